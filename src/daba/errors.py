@@ -1,0 +1,12 @@
+"""The one exception users are expected to see."""
+
+
+class DabaError(Exception):
+    """Bad input or an impossible request; the message says what, where, and what to do.
+
+    The command line prints the message without a traceback and exits with code 2.
+    """
+
+
+class DabaWarning(UserWarning):
+    """Something about the input is suspicious, but the result is still correct."""

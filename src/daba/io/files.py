@@ -1,0 +1,124 @@
+"""Opening files: compressed or not, with errors in words, and written whole or not at all."""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import gzip
+import os
+import secrets
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, cast
+
+from daba.errors import DabaError
+
+PathLike = str | os.PathLike[str]
+
+_COMPRESSED = {".bz2": b"BZh", ".gz": b"\x1f\x8b"}
+"""Suffixes of compressed files and the bytes such files begin with."""
+
+
+def split_suffix(path: PathLike) -> tuple[str, str]:
+    """The suffix that names the format and the one that names the compression, or ''."""
+    p = Path(path)
+    compression = p.suffix.lower() if p.suffix.lower() in _COMPRESSED else ""
+    if compression:
+        p = p.with_suffix("")
+    return p.suffix.lower(), compression
+
+
+@contextmanager
+def open_input(path: PathLike) -> Iterator[IO[bytes]]:
+    """Open a file to read bytes, decompressing by suffix or by its first bytes.
+
+    Whatever the operating system or a decompressor complains about, while the file is open,
+    becomes a `DabaError`.
+    """
+    try:
+        with open(path, "rb") as raw:
+            start = raw.read(3) if raw.seekable() else b""
+            if start:
+                raw.seek(0)
+            compression = split_suffix(path)[1]
+            for suffix, magic in _COMPRESSED.items():
+                if start.startswith(magic):
+                    compression = suffix
+            if compression == ".bz2":
+                with bz2.open(raw, "rb") as stream:
+                    yield cast(IO[bytes], stream)
+            elif compression == ".gz":
+                with gzip.open(raw, "rb") as stream:
+                    yield cast(IO[bytes], stream)
+            else:
+                yield raw
+    except (EOFError, zlib.error) as error:
+        raise DabaError(f"{path}: the compressed file is damaged or cut short ({error})") from error
+    except OSError as error:
+        if error.errno is None:  # bz2 and gzip report damaged data so
+            raise DabaError(f"{path}: the compressed file is damaged ({error})") from error
+        raise DabaError(f"cannot read {path}: {_reason(error)}") from error
+
+
+@contextmanager
+def open_output(path: PathLike) -> Iterator[IO[bytes]]:
+    """Open a file to write bytes, compressing by suffix; it appears complete or not at all.
+
+    The bytes go to a temporary file in the same folder, which takes the final name only after
+    everything is on the disk; on any failure it is removed and an older file stays as it was.
+    """
+    target = Path(os.path.realpath(path))  # a symbolic link stays one
+    if target.is_dir():
+        raise DabaError(f"cannot write {path}: it is a folder; give the name of a file in it")
+    if not target.parent.is_dir():
+        raise DabaError(
+            f"cannot write {path}: the folder {target.parent} does not exist; create it first"
+        )
+    try:
+        if target.exists() and not target.is_file():  # a pipe or a device cannot be replaced
+            with open(target, "wb") as raw, _compressor(raw, path) as stream:
+                yield stream
+            return
+        # A name of our own rather than `tempfile`, which would make the file private.
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+        try:
+            with open(temporary, "xb") as raw:
+                with _compressor(raw, path) as stream:
+                    yield stream
+                raw.flush()
+                os.fsync(raw.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+    except OSError as error:
+        raise DabaError(f"cannot write {path}: {_reason(error)}") from error
+
+
+@contextmanager
+def _compressor(raw: IO[bytes], path: PathLike) -> Iterator[IO[bytes]]:
+    compression = split_suffix(path)[1]
+    if compression == ".bz2":
+        with bz2.open(raw, "wb") as stream:
+            yield cast(IO[bytes], stream)
+    elif compression == ".gz":
+        # No name and no time inside: the same problem gives the same bytes.
+        with gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0) as stream:
+            yield cast(IO[bytes], stream)
+    else:
+        yield raw
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.ENOSPC:
+        return "the disk is full; free some space or write elsewhere (nothing was left behind)"
+    if error.errno == errno.ENOENT:
+        return "there is no such file"
+    if error.errno == errno.EISDIR:
+        return "it is a folder, not a file"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "permission denied"
+    return error.strerror or str(error)

@@ -1,0 +1,1 @@
+"""The only code that knows a machine: formulas, the NumPy reference and the CPU kernels."""

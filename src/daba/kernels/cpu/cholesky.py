@@ -1,0 +1,176 @@
+"""Direct solution of the reduced camera system: S is formed in square tiles of a few cameras,
+factored tile by tile in the order of its elimination tree, and solved.
+
+Tiles of one level of the tree do not depend on each other and run in parallel; every tile is
+computed by one thread with single-threaded BLAS, so the bits do not depend on the threads. Dense,
+banded and block-diagonal (many devices) systems are all the same code with other tiles.
+"""
+
+import math
+
+import numba
+import numpy as np
+from numba import prange
+
+from daba.kernels.cpu.binding import kernel, serial
+from daba.kernels.cpu.schur import core
+
+fast = numba.njit(error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
+
+
+@kernel
+def mark_pairs(obs, adjacent):
+    """adjacent[i, k] = True where cameras i and k (within a device) see a common point."""
+    for i in prange(len(adjacent)):
+        for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
+            j = obs.point[obs.camera_obs[n]]
+            for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
+                adjacent[i, obs.camera[k]] = True
+
+
+@kernel
+def form(obs, system, D, V_inv, active, plan, tiles):
+    """Fill the tiles with the lower triangle of S, row of cameras by row of cameras."""
+    J = system.J
+    size = plan.size
+    for t in prange(len(tiles)):
+        if active[plan.tile_device[t]]:
+            tiles[t] = 0.0
+    for w in prange(len(plan.work) - 1):
+        G = np.empty(18)
+        for n_row in range(plan.work[w], plan.work[w + 1]):
+            i = plan.camera_at[n_row]
+            if i >= 0 and active[plan.device[i]]:
+                place = plan.place[i]
+                row_tile = place // size
+                row_at = 9 * (place - row_tile * size)
+                diagonal = tiles[plan.tile[row_tile, row_tile]]
+                for a in range(9):
+                    for b in range(9):
+                        diagonal[row_at + a, row_at + b] += D[i, a, b]
+                for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
+                    k = obs.camera_obs[n]
+                    j = obs.point[k]
+                    row = J[k]
+                    for m in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
+                        other_place = plan.place[obs.camera[m]]
+                        if other_place <= place:
+                            other = J[m]
+                            p, q, r, s = core(row, other, V_inv[j])
+                            for a in range(9):
+                                G[a] = p * row[a] + r * row[9 + a]
+                                G[9 + a] = q * row[a] + s * row[9 + a]
+                            col_tile = other_place // size
+                            col_at = 9 * (other_place - col_tile * size)
+                            block = tiles[plan.tile[row_tile, col_tile]]
+                            for a in range(9):
+                                x = G[a]
+                                y = G[9 + a]
+                                for b in range(9):
+                                    block[row_at + a, col_at + b] -= (
+                                        x * other[b] + y * other[9 + b]
+                                    )
+            elif i < 0:  # padding of the last tile of a device
+                tile = n_row // size
+                diagonal = tiles[plan.tile[tile, tile]]
+                for a in range(9):
+                    at = 9 * (n_row - tile * size) + a
+                    diagonal[at, at] = 1.0
+
+
+@fast
+def factor_tile(A, inverse):
+    """A ← L (lower) with A = L Lᵀ, inverse ← L⁻¹; False if A is not positive definite."""
+    n = len(A)
+    for a in range(n):
+        for b in range(a):
+            x = 0.0
+            for k in range(b):
+                x += A[a, k] * A[b, k]
+            A[a, b] = (A[a, b] - x) / A[b, b]
+        x = 0.0
+        for k in range(a):
+            x += A[a, k] * A[a, k]
+        x = A[a, a] - x
+        if not x > 0.0:
+            return False
+        A[a, a] = math.sqrt(x)
+        for b in range(a + 1, n):
+            A[a, b] = 0.0
+    inverse[:] = 0.0
+    for a in range(n):
+        for k in range(a):
+            x = A[a, k]
+            for b in range(k + 1):
+                inverse[a, b] += x * inverse[k, b]
+        pivot = 1.0 / A[a, a]
+        for b in range(a):
+            inverse[a, b] *= -pivot
+        inverse[a, a] = pivot
+    return True
+
+
+@kernel
+def factor(plan, active, tiles, inverses):
+    """Tiles of S → tiles of L, and L_jj⁻¹; returns which devices were positive definite."""
+    n = tiles.shape[1]
+    definite = np.ones(len(plan.tile), np.bool_)
+    for level in range(len(plan.level_ptr) - 1):
+        lo = plan.level_ptr[level]
+        hi = plan.level_ptr[level + 1]
+        for q in prange(lo, hi):  # A_ij −= Σ_k L_ik L_jkᵀ
+            i = plan.level_row[q]
+            j = plan.level_col[q]
+            if active[plan.tile_device[plan.tile[i, j]]]:
+                A = tiles[plan.tile[i, j]]
+                update = np.empty((n, n))
+                for m in range(plan.row_ptr[j], plan.row_ptr[j + 1]):
+                    k = plan.row_col[m]
+                    if plan.tile[i, k] >= 0:
+                        np.dot(tiles[plan.tile[i, k]], tiles[plan.tile[j, k]].T, update)
+                        A -= update
+        for q in prange(lo, hi):
+            j = plan.level_col[q]
+            if plan.level_row[q] == j and active[plan.tile_device[plan.tile[j, j]]]:
+                definite[j] = factor_tile(tiles[plan.tile[j, j]], inverses[j])
+        for q in prange(lo, hi):  # L_ij = A_ij L_jj⁻ᵀ
+            i = plan.level_row[q]
+            j = plan.level_col[q]
+            if i > j and active[plan.tile_device[plan.tile[i, j]]]:
+                A = tiles[plan.tile[i, j]]
+                A[:] = np.dot(A, inverses[j].T)
+    out = np.ones(len(active), np.bool_)
+    for j in range(len(definite)):
+        if not definite[j]:
+            out[plan.tile_device[plan.tile[j, j]]] = False
+    return out
+
+
+@serial
+def substitute(plan, tiles, inverses, rhs, x):
+    """x = L⁻ᵀ L⁻¹ rhs."""
+    N = len(plan.tile)
+    n = tiles.shape[1]
+    y = np.zeros((N, n))
+    for place in range(len(plan.camera_at)):
+        i = plan.camera_at[place]
+        if i >= 0:
+            tile = place // plan.size
+            at = 9 * (place - tile * plan.size)
+            y[tile, at : at + 9] = rhs[i]
+    for j in range(N):
+        for m in range(plan.row_ptr[j], plan.row_ptr[j + 1]):
+            k = plan.row_col[m]
+            y[j] -= np.dot(tiles[plan.tile[j, k]], y[k])
+        y[j] = np.dot(inverses[j], y[j])
+    for j in range(N - 1, -1, -1):
+        y[j] = np.dot(inverses[j].T, y[j])
+        for m in range(plan.row_ptr[j], plan.row_ptr[j + 1]):
+            k = plan.row_col[m]
+            y[k] -= np.dot(tiles[plan.tile[j, k]].T, y[j])
+    for place in range(len(plan.camera_at)):
+        i = plan.camera_at[place]
+        if i >= 0:
+            tile = place // plan.size
+            at = 9 * (place - tile * plan.size)
+            x[i] = y[tile, at : at + 9]

@@ -1,0 +1,190 @@
+"""Passes over observations: objective, derivatives, and the surrogate's slack."""
+
+import math
+
+import numpy as np
+from numba import prange
+
+from daba.kernels.cpu import formulas
+from daba.kernels.cpu.binding import inline, kernel
+
+error = formulas.error
+penalty = formulas.penalty
+normal_basis = formulas.normal_basis
+derivative_row = formulas.derivative_row
+majorization_gap = formulas.majorization_gap
+
+
+@inline
+def sum_tasks(partial, tasks, out):
+    """Sum what the tasks of each device found, in the order of the tasks."""
+    for a in range(len(out)):
+        for t in range(tasks.device_ptr[a], tasks.device_ptr[a + 1]):
+            out[a] += partial[t]
+
+
+@kernel
+def objective(obs, cameras, points, tasks, kind, radius, active):
+    """F and the squared pixel error of the active devices' observations, (S, 2)."""
+    partial = np.zeros((len(tasks.device), 2))
+    for t in prange(len(tasks.device)):
+        if active[tasks.device[t]]:
+            f_sum = 0.0
+            s_sum = 0.0
+            for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
+                for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
+                    ex, ey, ez, _, _, _, _, _, _, _, _ = error(
+                        cameras[obs.camera[k]], points[j], obs.u[k, 0], obs.u[k, 1]
+                    )
+                    f, _, square = penalty(kind, radius, obs.weight[k], ex, ey, ez)
+                    f_sum += f
+                    s_sum += square
+            partial[t, 0] = f_sum
+            partial[t, 1] = s_sum
+    out = np.zeros((len(tasks.device_ptr) - 1, 2))
+    sum_tasks(partial, tasks, out)
+    return out
+
+
+@kernel
+def linearize_points(obs, cameras, points, tasks, kind, radius, J, V, g_l):
+    """Residuals and derivatives of each observation; V and g_l of each point."""
+    for t in prange(len(tasks.device)):
+        for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            v0 = v1 = v2 = v3 = v4 = v5 = 0.0
+            g0 = g1 = g2 = 0.0
+            for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
+                c = cameras[obs.camera[k]]
+                ex, ey, ez, lam, dx, dy, dz, qx, qy, qz, s = error(
+                    c, points[j], obs.u[k, 0], obs.u[k, 1]
+                )
+                _, w, _ = penalty(kind, radius, obs.weight[k], ex, ey, ez)
+                root = math.sqrt(w)
+                ax, ay, az, bx, by, bz = normal_basis(dx, dy, dz)
+                row = derivative_row(c, lam, qx, qy, qz, ax, ay, az)
+                p0 = root * row[3]
+                p1 = root * row[4]
+                p2 = root * row[5]
+                J[k, 0] = root * row[0]
+                J[k, 1] = root * row[1]
+                J[k, 2] = root * row[2]
+                J[k, 3] = p0
+                J[k, 4] = p1
+                J[k, 5] = p2
+                J[k, 6] = root * row[6]
+                J[k, 7] = root * row[6] * s
+                J[k, 8] = root * row[6] * s * s
+                row = derivative_row(c, lam, qx, qy, qz, bx, by, bz)
+                q0 = root * row[3]
+                q1 = root * row[4]
+                q2 = root * row[5]
+                J[k, 9] = root * row[0]
+                J[k, 10] = root * row[1]
+                J[k, 11] = root * row[2]
+                J[k, 12] = q0
+                J[k, 13] = q1
+                J[k, 14] = q2
+                J[k, 15] = root * row[6]
+                J[k, 16] = root * row[6] * s
+                J[k, 17] = root * row[6] * s * s
+                r0 = root * (ax * ex + ay * ey + az * ez)
+                r1 = root * (bx * ex + by * ey + bz * ez)
+                J[k, 18] = r0
+                J[k, 19] = r1
+                v0 += p0 * p0 + q0 * q0
+                v1 += p0 * p1 + q0 * q1
+                v2 += p0 * p2 + q0 * q2
+                v3 += p1 * p1 + q1 * q1
+                v4 += p1 * p2 + q1 * q2
+                v5 += p2 * p2 + q2 * q2
+                g0 -= p0 * r0 + q0 * r1
+                g1 -= p1 * r0 + q1 * r1
+                g2 -= p2 * r0 + q2 * r1
+            V[j, 0] = v0
+            V[j, 1] = v1
+            V[j, 2] = v2
+            V[j, 3] = v3
+            V[j, 4] = v4
+            V[j, 5] = v5
+            g_l[j, 0] = g0
+            g_l[j, 1] = g1
+            g_l[j, 2] = g2
+
+
+@kernel
+def linearize_cameras(obs, tasks, J, U, g_c):
+    """U and g_c of each camera, from the stored derivatives."""
+    for t in prange(len(tasks.device)):
+        block = np.empty((9, 9))
+        g = np.empty(9)
+        for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            block[:] = 0.0
+            g[:] = 0.0
+            for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
+                row = J[obs.camera_obs[n]]
+                for a in range(9):
+                    x = row[a]
+                    y = row[9 + a]
+                    g[a] += x * row[18] + y * row[19]
+                    for b in range(a + 1):
+                        block[a, b] += x * row[b] + y * row[9 + b]
+            for a in range(9):
+                g_c[i, a] = g[a]
+                for b in range(a + 1):
+                    U[i, a, b] = block[a, b]
+                    U[i, b, a] = block[a, b]
+
+
+@kernel
+def slack_by_point(obs, cameras, points, base_c, base_l, tasks, kind, radius, theta):
+    """Σ (F_ij − P_ij − Q_ij) over the inter observations of each device's points, (S,)."""
+    partial = np.zeros(len(tasks.device))
+    for t in prange(len(tasks.device)):
+        total = 0.0
+        for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
+                i = obs.camera[k]
+                total += majorization_gap(
+                    kind,
+                    radius,
+                    theta,
+                    obs.weight[k],
+                    obs.u[k, 0],
+                    obs.u[k, 1],
+                    cameras[i],
+                    points[j],
+                    base_c[i],
+                    base_l[j],
+                )
+        partial[t] = total
+    out = np.zeros(len(tasks.device_ptr) - 1)
+    sum_tasks(partial, tasks, out)
+    return out
+
+
+@kernel
+def slack_by_camera(obs, cameras, points, base_c, base_l, tasks, kind, radius, theta):
+    """Σ (F_ij − P_ij − Q_ij) over the inter observations of each device's cameras, (S,)."""
+    partial = np.zeros(len(tasks.device))
+    for t in prange(len(tasks.device)):
+        total = 0.0
+        for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
+                k = obs.camera_obs[n]
+                j = obs.point[k]
+                total += majorization_gap(
+                    kind,
+                    radius,
+                    theta,
+                    obs.weight[k],
+                    obs.u[k, 0],
+                    obs.u[k, 1],
+                    cameras[i],
+                    points[j],
+                    base_c[i],
+                    base_l[j],
+                )
+        partial[t] = total
+    out = np.zeros(len(tasks.device_ptr) - 1)
+    sum_tasks(partial, tasks, out)
+    return out

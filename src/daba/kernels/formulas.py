@@ -1,0 +1,159 @@
+"""Ray, error, derivatives and losses: every scalar formula of the method, written once.
+
+Imported as it is, the formulas work on NumPy arrays (of one value per observation, broadcast).
+`kernels/cpu/binding.py` loads this file a second time with `jit`, `sqrt`, … bound to Numba's.
+A camera `c` is anything indexable by 0…14 (R row by row, t, d), a point `l` by 0…2.
+"""
+
+if "jit" not in globals():
+    from daba.kernels.arithmetic import exp, jit, log1p, sqrt, where
+
+TRIVIAL, HUBER, WELSCH, CAUCHY, GEMAN_MCCLURE, SOFT_L1 = range(6)
+
+
+@jit
+def rho(kind, radius, s):
+    """Robust loss ρ(s) and its derivative ρ'(s); s is a squared pixel error."""
+    if kind == TRIVIAL:
+        return s, 0.0 * s + 1.0
+    a2 = radius * radius
+    x = s / a2
+    if kind == HUBER:
+        root = sqrt(where(x > 1.0, x, 1.0))
+        return where(x > 1.0, a2 * (2.0 * root - 1.0), s), 1.0 / root
+    if kind == WELSCH:
+        y = exp(-x)
+        # 1 − exp(−x) loses its digits for small x; its series does not
+        return where(x < 1e-4, s * (1.0 - 0.5 * x * (1.0 - x / 3.0)), a2 * (1.0 - y)), y
+    if kind == CAUCHY:
+        return a2 * log1p(x), 1.0 / (1.0 + x)
+    if kind == GEMAN_MCCLURE:
+        y = 1.0 / (1.0 + x)
+        return s * y, y * y
+    root = sqrt(1.0 + x)
+    return 2.0 * s / (root + 1.0), 1.0 / root
+
+
+@jit
+def rotated_ray(c, ux, uy):
+    """q = R p with p = (u_x, u_y, d1 + d2 s + d3 s²), s = |u|²; returns q and s."""
+    s = ux * ux + uy * uy
+    pz = c[12] + s * (c[13] + s * c[14])
+    qx = c[0] * ux + c[1] * uy + c[2] * pz
+    qy = c[3] * ux + c[4] * uy + c[5] * pz
+    qz = c[6] * ux + c[7] * uy + c[8] * pz
+    return qx, qy, qz, s
+
+
+@jit
+def error(c, l, ux, uy):
+    """Reprojection error e = q − λ δ, with δ = l − t and λ = δ·q / |δ|².
+
+    Returns e (3), λ, δ (3), q (3), s.
+    """
+    qx, qy, qz, s = rotated_ray(c, ux, uy)
+    dx = l[0] - c[9]
+    dy = l[1] - c[10]
+    dz = l[2] - c[11]
+    lam = (dx * qx + dy * qy + dz * qz) / (dx * dx + dy * dy + dz * dz)
+    return qx - lam * dx, qy - lam * dy, qz - lam * dz, lam, dx, dy, dz, qx, qy, qz, s
+
+
+@jit
+def penalty(kind, radius, weight, ex, ey, ez):
+    """F_ij = ½ ρ(ω² |e|²), w = ω² ρ', and the squared pixel error ω² |e|²."""
+    w2 = weight * weight
+    square = w2 * (ex * ex + ey * ey + ez * ez)
+    value, slope = rho(kind, radius, square)
+    return 0.5 * value, w2 * slope, square
+
+
+@jit
+def normal_basis(dx, dy, dz):
+    """Two unit vectors that span the plane normal to δ, where e lives."""
+    n = 1.0 / sqrt(dx * dx + dy * dy + dz * dz)
+    x = dx * n
+    y = dy * n
+    z = dz * n
+    sign = where(z < 0.0, -1.0, 1.0)
+    a = -1.0 / (sign + z)
+    b = x * y * a
+    return 1.0 + sign * x * x * a, sign * b, -sign * x, b, sign + y * y * a, -y
+
+
+@jit
+def derivative_row(c, lam, qx, qy, qz, bx, by, bz):
+    """b·∂e for one basis vector b of the plane normal to δ, along (ω, t) and the factor of d.
+
+    b·∂e/∂ω = q × b, b·∂e/∂t = λ b = −b·∂e/∂l, b·∂e/∂d = (b·R₃) (1, s, s²). The part of ∂e
+    along δ is left out: e has no component there, so the gradient is the same, and the
+    Gauss–Newton matrix is nearer to the Hessian, whose missing term is −e eᵀ/|δ|².
+    """
+    return (
+        qy * bz - qz * by,
+        qz * bx - qx * bz,
+        qx * by - qy * bx,
+        lam * bx,
+        lam * by,
+        lam * bz,
+        c[2] * bx + c[5] * by + c[8] * bz,
+    )
+
+
+@jit
+def camera_majorizer(theta, w, lam, ex, ey, ez, c, base, ux, uy):
+    """P_ij(c | base) less its share θ a of the constant: w/(2θ) |Δq + λ Δt + θ e|²."""
+    qx, qy, qz, _ = rotated_ray(c, ux, uy)
+    px, py, pz, _ = rotated_ray(base, ux, uy)
+    x = qx - px + lam * (c[9] - base[9]) + theta * ex
+    y = qy - py + lam * (c[10] - base[10]) + theta * ey
+    z = qz - pz + lam * (c[11] - base[11]) + theta * ez
+    return 0.5 * w / theta * (x * x + y * y + z * z)
+
+
+@jit
+def point_majorizer(theta, w, lam, ex, ey, ez, l, base):
+    """Q_ij(l | base) less its share (1−θ) a of the constant: w/(2(1−θ)) |λ Δl − (1−θ) e|²."""
+    x = lam * (l[0] - base[0]) - (1.0 - theta) * ex
+    y = lam * (l[1] - base[1]) - (1.0 - theta) * ey
+    z = lam * (l[2] - base[2]) - (1.0 - theta) * ez
+    return 0.5 * w / (1.0 - theta) * (x * x + y * y + z * z)
+
+
+@jit
+def majorization_gap(kind, radius, theta, weight, ux, uy, c, l, base_c, base_l):
+    """F_ij(x) − P_ij(c | base) − Q_ij(l | base) ≤ 0, the surrogate's slack (Prop. 1)."""
+    ex, ey, ez, _, _, _, _, _, _, _, _ = error(c, l, ux, uy)
+    f, _, _ = penalty(kind, radius, weight, ex, ey, ez)
+    ex, ey, ez, lam, _, _, _, _, _, _, _ = error(base_c, base_l, ux, uy)
+    f_base, w, _ = penalty(kind, radius, weight, ex, ey, ez)
+    a = f_base - 0.5 * w * (ex * ex + ey * ey + ez * ez)
+    p = camera_majorizer(theta, w, lam, ex, ey, ez, c, base_c, ux, uy)
+    q = point_majorizer(theta, w, lam, ex, ey, ez, l, base_l)
+    return f - p - q - a
+
+
+@jit
+def inverse_symmetric3(a, b, c, d, e, f):
+    """Inverse of the positive definite [[a, b, c], [b, d, e], [c, e, f]], as its upper triangle.
+
+    By L D Lᵀ and not by cofactors: a distant point has almost no curvature along its depth,
+    and the determinant would lose the digits that matter.
+    """
+    p = b / a
+    q = c / a
+    d2 = d - p * b
+    r = (e - q * b) / d2
+    d3 = f - q * c - r * r * d2
+    i1 = 1.0 / a
+    i2 = 1.0 / d2
+    i3 = 1.0 / d3
+    s = p * r - q
+    return (
+        i1 + p * p * i2 + s * s * i3,
+        -p * i2 - s * r * i3,
+        s * i3,
+        i2 + r * r * i3,
+        -r * i3,
+        i3,
+    )

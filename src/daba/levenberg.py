@@ -1,0 +1,123 @@
+"""One accepted Levenberg–Marquardt step on E^α, for all devices at once (method §4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from daba.kernels.cpu import objective as passes
+from daba.kernels.cpu import schur, state
+from daba.kernels.cpu.types import Bools, Floats, System
+from daba.linear import make_linear_solver
+from daba.options import Options
+from daba.shard import Shard, State
+from daba.surrogate import Surrogate
+
+SMALLEST_RADIUS, LARGEST_RADIUS = 1e-32, 1e16
+
+
+@dataclass
+class Step:
+    """What a step found: the new estimate and its values on each device."""
+
+    x: State
+    intra: Floats
+    """F and squared pixel error of the intra observations at x, (S, 2)."""
+    moved: Bools
+    pcg_iterations: int
+    retries: int
+
+
+class Levenberg:
+    """Trust region, system and workspace; the radius of each device is kept between steps."""
+
+    def __init__(self, shard: Shard, options: Options) -> None:
+        C, P, S = len(shard.camera_order), len(shard.point_order), shard.num_devices
+        self.shard, self.options = shard, options
+        self.radius = np.full(S, options.lm_radius)
+        self.shrink = np.full(S, 2.0)
+        self.system = System(
+            J=np.empty((len(shard.intra.camera), 20)),
+            U=np.empty((C, 9, 9)),
+            V=np.empty((P, 6)),
+            g_c=np.empty((C, 9)),
+            g_l=np.empty((P, 3)),
+        )
+        self.D = np.zeros((C, 9, 9))
+        self.V_inv = np.zeros((P, 6))
+        self.z = np.zeros((P, 3))
+        self.rhs = np.zeros((C, 9))
+        self.step_c = np.zeros((C, 9))
+        self.step_l = np.zeros((P, 3))
+        self.linear = make_linear_solver(shard, options)
+
+    def objective(self, x: State, active: Bools) -> Floats:
+        """F and squared pixel error of the intra observations, (S, 2)."""
+        loss = self.options.loss
+        tasks = self.shard.devices.point_tasks
+        return passes.objective(self.shard.intra, *x, tasks, loss.kind, loss.radius, active)
+
+    def linearize(self, x: State, surrogate: Surrogate) -> None:
+        """Gauss–Newton system of E^α at x."""
+        loss, devices, s = self.options.loss, self.shard.devices, self.system
+        passes.linearize_points(
+            self.shard.intra, *x, devices.point_tasks, loss.kind, loss.radius, s.J, s.V, s.g_l
+        )
+        passes.linearize_cameras(self.shard.intra, devices.camera_tasks, s.J, s.U, s.g_c)
+        surrogate.add_to(self.system, x)
+
+    def propose(self, active: Bools) -> tuple[Floats, int]:
+        """Solve the damped system into step_c, step_l; returns the model's decrease (S,), which
+        is not positive where no step was found, and the PCG iterations."""
+        obs, devices, system = self.shard.intra, self.shard.devices, self.system
+        schur.damp(system, 1.0 / self.radius, active, *devices[2:], self.D, self.V_inv, self.z)
+        schur.right_hand_side(obs, system, self.z, active, devices.camera_tasks, self.rhs)
+        solved, iterations = self.linear.solve(
+            system, self.D, self.V_inv, self.rhs, active, self.step_c
+        )
+        decrease = schur.back_substitute(
+            obs, system, self.V_inv, self.step_c, solved, *devices[2:], self.step_l
+        )
+        return np.where(solved, decrease, -np.inf), iterations
+
+    def step(self, x: State, intra: Floats, surrogate: Surrogate, active: Bools) -> Step:
+        """From x, lower E^α(· | base of `surrogate`) on each active device by one accepted step.
+
+        `intra` is F of the intra observations at x. A device that finds no step stays at x.
+        """
+        self.linearize(x, surrogate)
+        start = intra[:, 0] + surrogate.value(x, active)
+        result = Step(x.copy(), intra.copy(), np.zeros_like(active), 0, 0)
+        trying = active.copy()
+        trial = x.copy()
+        for attempt in range(self.options.lm_tries):
+            predicted, iterations = self.propose(trying)
+            result.pcg_iterations += iterations
+            result.retries += int(trying.sum()) if attempt else 0
+            state.retract(
+                *x, self.step_c, self.step_l, trying, *self.shard.devices[2:], *trial
+            )
+            value = self.objective(trial, trying)
+            actual = start - value[:, 0] - surrogate.value(trial, trying)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                gain = actual / predicted
+                good = trying & (actual > 0) & (predicted > 0) & (gain > self.options.lm_gain)
+            state.choose(good, *trial, *self.shard.devices[2:], *result.x)
+            result.intra[good] = value[good]
+            result.moved |= good
+            self._adapt(trying, good, gain)
+            # nothing left to gain on a device whose model promises less than rounding
+            trying &= ~good & ~(predicted <= 1e-16 * start) | (trying & (predicted == -np.inf))
+            trying &= self.radius > SMALLEST_RADIUS
+            if not trying.any():
+                break
+        return result
+
+    def _adapt(self, tried: Bools, good: Bools, gain: Floats) -> None:
+        wider = self.radius / np.maximum(1 / 3, 1 - (2 * np.where(good, gain, 0.5) - 1) ** 3)
+        failed = tried & ~good
+        self.radius = np.where(
+            good, np.minimum(wider, LARGEST_RADIUS), np.where(failed, self.radius / self.shrink, self.radius)
+        )
+        self.shrink = np.where(good, 2.0, np.where(failed, 2.0 * self.shrink, self.shrink))

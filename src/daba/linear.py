@@ -1,0 +1,94 @@
+"""Solvers of the reduced camera system S y = rhs of all devices: iterative and direct."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from daba.direct import Cost, Plan, make_plan
+from daba.kernels.cpu import cholesky, pcg, schur
+from daba.kernels.cpu.types import Bools, Floats, System
+from daba.options import Options
+from daba.shard import Shard
+
+MOST_CAMERAS_FOR_PLAN = 6000
+"""Beyond this no direct solution is considered: the plan alone is quadratic in cameras."""
+EXPECTED_PCG_ITERATIONS = 40
+FLOPS_PER_PRODUCT = 200.0
+"""Of one observation in one S·v, weighed by how much slower than BLAS they run."""
+
+
+class LinearSolver(Protocol):
+    def solve(
+        self, system: System, D: Floats, V_inv: Floats, rhs: Floats, active: Bools, x: Floats
+    ) -> tuple[Bools, int]:
+        """Fill x; returns the devices that have a solution, and iterations made."""
+
+
+class Pcg:
+    """Implicit S, preconditioned by its diagonal blocks."""
+
+    def __init__(self, shard: Shard, options: Options) -> None:
+        self.shard = shard
+        self.limits = (options.pcg_forcing, options.pcg_residual, options.pcg_iterations)
+        tasks = shard.devices.point_tasks
+        rows = np.diff(shard.devices.camera_ptr)[tasks.device]
+        ptr = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
+        self.buffers = (ptr, np.empty((int(ptr[-1]), 9)))
+        self.factors = np.empty((len(shard.camera_order), 9, 9))
+
+    def solve(
+        self, system: System, D: Floats, V_inv: Floats, rhs: Floats, active: Bools, x: Floats
+    ) -> tuple[Bools, int]:
+        obs, devices = self.shard.intra, self.shard.devices
+        schur.schur_diagonal(
+            obs, system, D, V_inv, active, devices.camera_tasks, self.factors
+        )
+        pcg.factor_blocks(self.factors, devices.camera_tasks, active)
+        count = pcg.solve(
+            obs, system, D, V_inv, self.factors, rhs, active, devices.camera_ptr,
+            devices.camera_tasks, devices.point_tasks, self.buffers, self.limits, x
+        )
+        return active, int(count.sum())
+
+
+class Direct:
+    """Explicit S in tiles, Cholesky."""
+
+    def __init__(self, shard: Shard, plan: Plan) -> None:
+        self.shard, self.plan = shard, plan
+        side = 9 * plan.size
+        self.tiles = np.empty((len(plan.tile_device), side, side))
+        self.inverses = np.empty((len(plan.tile), side, side))
+
+    def solve(
+        self, system: System, D: Floats, V_inv: Floats, rhs: Floats, active: Bools, x: Floats
+    ) -> tuple[Bools, int]:
+        plan = self.plan
+        cholesky.form(self.shard.intra, system, D, V_inv, active, plan, self.tiles)
+        with threadpool_limits(1, user_api="blas"):
+            definite = cholesky.factor(plan, active, self.tiles, self.inverses)
+            cholesky.substitute(plan, self.tiles, self.inverses, rhs, x)
+        return active & definite, 0
+
+
+def make_linear_solver(shard: Shard, options: Options) -> LinearSolver:
+    """The solver asked for; `auto` compares the estimated cost of both."""
+    if options.linear_solver == "pcg":
+        return Pcg(shard, options)
+    cameras, observations = len(shard.camera_order), len(shard.intra.camera)
+    if options.linear_solver == "auto" and cameras > MOST_CAMERAS_FOR_PLAN:
+        return Pcg(shard, options)
+    plan, cost = make_plan(shard.intra, shard.devices)
+    if options.linear_solver == "direct" or _direct_pays(cost, observations):
+        return Direct(shard, plan)
+    return Pcg(shard, options)
+
+
+def _direct_pays(cost: Cost, observations: int) -> bool:
+    # formed block by block, S costs about four times as much per flop as a factorization in BLAS
+    direct = 4 * cost.pair_flops + cost.factor_flops
+    iterative = FLOPS_PER_PRODUCT * 4 * observations * EXPECTED_PCG_ITERATIONS
+    return direct < iterative and cost.bytes < max(512e6, 64.0 * observations)

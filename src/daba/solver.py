@@ -1,0 +1,137 @@
+"""Algorithm 1 of the paper: decentralized, accelerated bundle adjustment.
+
+DABA runs all of it; DUBA leaves out acceleration and restart; LM is DUBA with one device.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from daba.acceleration import Nesterov, RestartMetrics
+from daba.errors import DabaError
+from daba.kernels.cpu import objective as passes
+from daba.kernels.cpu import refine
+from daba.kernels.cpu.types import Floats
+from daba.levenberg import Levenberg
+from daba.options import Options
+from daba.shard import Shard, State
+from daba.surrogate import Surrogate
+
+
+class Solver:
+    """The devices of one process and the state of Algorithm 1 on them."""
+
+    def __init__(self, shard: Shard, options: Options) -> None:
+        self.shard, self.options = shard, options
+        self.accelerated = options.method == "daba" and not options.centralized
+        self.all = np.ones(shard.num_devices, dtype=bool)
+        self.levenberg = Levenberg(shard, options)
+        new = lambda: Surrogate(shard, options.loss, options.split, options.xi)  # noqa: E731
+        self.surrogate = new()  # E^α(· | x)
+        self.accelerated_surrogate = new() if self.accelerated else self.surrogate  # E^α(· | x̄)
+        self.x = shard.state()
+        self.intra = self.levenberg.objective(self.x, self.all)
+        self.inter = self.surrogate.rebase(self.x)
+        F = self.intra[:, 0] + self.surrogate.value(self.x, self.all)
+        self.nesterov = Nesterov(shard, self.x, options.clip)
+        self.metrics = RestartMetrics(
+            F, F * options.restart_ratio, options.eta, options.eta_growth
+        )
+        self.restarts = self.pcg_iterations = self.retries = 0
+
+    @property
+    def objective(self) -> float:
+        """F(x)."""
+        return float((self.intra + self.inter)[:, 0].sum())
+
+    @property
+    def square(self) -> float:
+        """Σ ω² |e|²."""
+        return float((self.intra + self.inter)[:, 1].sum())
+
+    def iterate(self) -> None:
+        """One pass through the loop of Algorithm 1, for every device α."""
+        x, metrics, here = self.x, self.metrics, self.surrogate
+        # Nesterov's acceleration, majorization, minimization
+        if self.accelerated:
+            self.accelerated_surrogate.rebase(self.nesterov.extrapolate(x))
+        step = self.levenberg.step(x, self.intra, self.accelerated_surrogate, self.all)
+        pcg_iterations, retries = step.pcg_iterations, step.retries
+        # Adaptive restart
+        now = self.intra[:, 0] + here.value(x, self.all)
+        E = metrics.bound(step.intra[:, 0] + here.value(step.x, self.all), now)
+        restart = E > metrics.F_bar if self.accelerated else np.zeros_like(self.all)
+        if restart.any():
+            again = self.levenberg.step(x, self.intra, here, restart)
+            step = _replace(step, again, restart, self.shard)
+            pcg_iterations += again.pcg_iterations
+            retries += again.retries
+            E = metrics.bound(step.intra[:, 0] + here.value(step.x, self.all), now)
+        # Exchange with neighbours, F^α = E^α + ΔE^α(x⁺ | x), refinement of the boundary
+        F = E + self.slack(step.x, x)
+        F += self.refine(step.x)
+        if self.options.refine != "none":
+            step.intra = self.levenberg.objective(step.x, self.all)
+        metrics.update(F)
+        self.nesterov.advance(x)
+        self.x, self.intra = step.x, step.intra
+        self.inter = here.rebase(self.x)
+        self.restarts = int(restart.sum())
+        self.pcg_iterations, self.retries = pcg_iterations, retries
+
+    def slack(self, x: State, base: State) -> Floats:
+        """ΔE^α(x | base). An inter observation's slack is shared evenly between its two devices,
+        as in the paper; with refinement all of it is booked by the owner of the point, the only
+        one to know both ends before points have moved again."""
+        o, loss, devices = self.shard.inter, self.options.loss, self.shard.devices
+        ends = (*x, *base)
+        fixed = (loss.kind, loss.radius, self.options.split)
+        total = -self.proximal(x, base)
+        by_point = passes.slack_by_point(o, *ends, devices.point_tasks, *fixed)
+        if self.options.refine != "none":
+            return total + by_point
+        by_camera = passes.slack_by_camera(o, *ends, devices.camera_tasks, *fixed)
+        return total + 0.5 * (by_point + by_camera)
+
+    def proximal(self, x: State, base: State) -> Floats:
+        """½ξ|x^α − base^α|²."""
+        devices = self.shard.devices
+        square_c = np.square(x.cameras - base.cameras).sum(axis=1)
+        square_l = np.square(x.points - base.points).sum(axis=1)
+        return 0.5 * self.options.xi * (
+            _sum_by(square_c, devices.camera_ptr) + _sum_by(square_l, devices.point_ptr)
+        )
+
+    def refine(self, x: State) -> Floats:
+        """Move boundary variables to lower the true F; returns the change on each device."""
+        rounds = {"none": "", "points": "p", "sweep": "pcp"}[self.options.refine]
+        loss, devices = self.options.loss, self.shard.devices
+        change = np.zeros(self.shard.num_devices)
+        both = (self.shard.intra, self.shard.inter, *x)
+        for block in rounds:
+            if block == "p":
+                change += refine.refine_points(
+                    *both, devices.point_tasks, loss.kind, loss.radius, True
+                )
+            else:
+                change += refine.refine_cameras(*both, devices.camera_tasks, loss.kind, loss.radius)
+        return change
+
+
+def _replace(step: Any, again: Any, where: np.ndarray, shard: Shard) -> Any:
+    """Take the devices in `where` from `again`."""
+    from daba.kernels.cpu import state
+
+    state.choose(where, *again.x, *shard.devices[2:], *step.x)
+    step.intra[where] = again.intra[where]
+    return step
+
+
+def _sum_by(values: Floats, ptr: np.ndarray) -> Floats:
+    done = np.concatenate([[0.0], np.cumsum(values)])
+    return done[ptr[1:]] - done[ptr[:-1]]

@@ -1,0 +1,104 @@
+"""Opening and writing: clear errors, and whole files or none."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import plain_bal
+import pytest
+
+import daba.io
+from daba.errors import DabaError
+from daba.io import files
+
+SUFFIXES = [".txt", ".txt.gz", ".txt.bz2", ".npz", ".ply"]
+
+
+def test_missing_folder_and_unknown_files_to_read(tmp_path: Path) -> None:
+    with pytest.raises(DabaError, match=r"cannot read .*none\.txt: there is no such file"):
+        daba.io.load(tmp_path / "none.txt")
+    with pytest.raises(DabaError, match="it is a folder"):
+        daba.io.load(tmp_path, format="bal")
+    with pytest.raises(DabaError, match=r"unknown kind of file '\.xyz'; known are \.txt"):
+        daba.io.load(tmp_path / "a.xyz")
+    with pytest.raises(DabaError, match=r"unknown kind of file '\.npz\.gz'"):
+        daba.io.load(tmp_path / "a.npz.gz")
+    with pytest.raises(DabaError, match="unknown format 'obj'; known are bal, npz, ply"):
+        daba.io.load(tmp_path / "a.obj", format="obj")
+    with pytest.raises(DabaError, match="written, never read"):
+        daba.io.load(tmp_path / "a.ply")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
+def test_no_permission(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("1")
+    path.chmod(0)
+    with pytest.raises(DabaError, match="permission denied"):
+        daba.io.load(path)
+    folder = tmp_path / "folder"
+    folder.mkdir(mode=0o500)
+    with pytest.raises(DabaError, match="permission denied"):
+        daba.io.save(plain_bal.scene(), folder / "a.txt")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_no_folder_to_write_to(suffix: str, tmp_path: Path) -> None:
+    with pytest.raises(DabaError, match="does not exist; create it first"):
+        daba.io.save(plain_bal.scene(), tmp_path / "none" / f"a{suffix}")
+    with pytest.raises(DabaError, match="it is a folder"):
+        (tmp_path / f"b{suffix}").mkdir()
+        daba.io.save(plain_bal.scene(), tmp_path / f"b{suffix}")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("when", ["write", "fsync", "replace"])
+def test_a_full_disk_leaves_nothing_behind(
+    suffix: str, when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_text("the older file")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if when == "write":  # /dev/full takes no byte, and its buffer no more than it holds
+        monkeypatch.setattr(files, "open", lambda *_: open("/dev/full", "wb"), raising=False)
+    else:
+        monkeypatch.setattr(files.os, when, full)
+    with pytest.raises(DabaError, match=r"cannot write .*: the disk is full"):
+        daba.io.save(plain_bal.scene(cameras=20, points=500), path)
+    assert os.listdir(tmp_path) == [path.name]
+    assert path.read_text() == "the older file"
+
+
+def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), files.open_output(tmp_path / "a.txt") as out:
+        out.write(b"half")
+        raise KeyboardInterrupt
+    assert os.listdir(tmp_path) == []
+
+
+def test_devices_and_links_are_written_through(tmp_path: Path) -> None:
+    daba.io.save(plain_bal.scene(), "/dev/null", format="bal")
+    with pytest.raises(DabaError, match="the disk is full"):
+        daba.io.save(plain_bal.scene(), "/dev/full", format="bal")
+    link, target = tmp_path / "link.txt", tmp_path / "target.txt"
+    link.symlink_to(target)
+    daba.io.save(plain_bal.scene(), link)
+    assert link.is_symlink()
+    assert daba.io.load(target).num_cameras == 6
+
+
+def test_written_files_have_ordinary_permissions(tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    daba.io.save(plain_bal.scene(), tmp_path / "a.txt")
+    assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_every_format_is_reached_by_name_and_suffix() -> None:
+    suffixes = [suffix for form in daba.io.FORMATS for suffix in form.suffixes]
+    assert len(suffixes) == len(set(suffixes))
+    assert [form.name for form in daba.io.FORMATS] == ["bal", "npz", "ply"]
