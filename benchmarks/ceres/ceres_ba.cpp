@@ -3,7 +3,7 @@
 // where e is the rotated ray R p projected on the plane normal to delta = l - t.
 //
 // The residual given to Ceres has two entries, not three. In the camera frame let n = R^T delta / |delta| and let H be
-// the Householder reflection that takes n to the optical axis; H p has the third entry +-(n.p), so its first two entries
+// the Householder reflection that takes n to the optical axis; the third entry of H p is +-(n.p), the others
 //   r = u - m h,   m = n_xy,   h = (m.u) / (1 + |n_z|) + sign(n_z) p_z
 // are e in an orthonormal basis: |r| = |e|. With a 9-dof camera block Ceres then runs its <2,3,9> Schur kernels.
 //
@@ -341,9 +341,9 @@ int main(int argc, char** argv) {
   ceres::StringToPreconditionerType(
       choose("preconditioner", {"identity", "jacobi", "schur_jacobi", "cluster_jacobi", "cluster_tridiagonal"}),
       &solver.preconditioner_type);
-  if (linear_solver == "cgnr" && solver.preconditioner_type != ceres::JACOBI && solver.preconditioner_type != ceres::IDENTITY)
+  if (linear_solver == "cgnr" && option["preconditioner"] != "jacobi" && option["preconditioner"] != "identity")
     Fail("cgnr takes the preconditioners identity and jacobi only");
-  if (flag["explicit-schur"] && linear_solver != "iterative_schur") Fail("--explicit-schur is for iterative_schur only");
+  if (flag["explicit-schur"] && linear_solver != "iterative_schur") Fail("--explicit-schur needs iterative_schur");
   ceres::StringToDenseLinearAlgebraLibraryType(choose("dense-library", {"eigen", "lapack"}),
                                                &solver.dense_linear_algebra_library_type);
   solver.use_explicit_schur_complement = flag["explicit-schur"];
@@ -392,7 +392,8 @@ int main(int argc, char** argv) {
 
   std::ostringstream out;
   out.precision(12);
-  out << "{\"cameras\": " << scene.num_cameras << ", \"points\": " << scene.num_points << ", \"observations\": " << count
+  out << "{\"cameras\": " << scene.num_cameras << ", \"points\": " << scene.num_points
+      << ", \"observations\": " << count
       << ", \"loss\": \"" << loss_name << "\", \"loss_radius\": " << (loss ? option["loss-radius"] : "null")
       << ", \"linear_solver\": \"" << Lower(ceres::LinearSolverTypeToString(summary.linear_solver_type_used))
       << "\", \"preconditioner\": "
@@ -420,7 +421,7 @@ int main(int argc, char** argv) {
   }
   if (summary.iterations.empty()) out << separator;
   std::string reason;
-  for (char c : summary.message) reason += c == '"' ? '\'' : c == '\\' ? '/' : static_cast<unsigned char>(c) < 32 ? ' ' : c;
+  for (const char c : summary.message) reason += c == '"' || c == '\\' || (c >= 0 && c < 32) ? ' ' : c;
   out << "], \"num_linear_solver\": {\"solves\": " << summary.num_linear_solves
       << ", \"iterations\": " << linear_iterations << "}, \"reason\": \"" << reason << "\"}";
   std::cout << out.str() << std::endl;

@@ -24,6 +24,8 @@ _RIDGE = 1e-12  # pull to the series where the observations leave a coefficient 
 _CORRECTIONS = 8  # of a forward model, at most; two are usual
 _CORRECT = 1e-4  # pixels: near enough to the rays we started from
 
+_tolerant = np.errstate(all="ignore")  # absurd cameras may overflow; they get a pinhole
+
 
 @dataclass(frozen=True)
 class PixelError:
@@ -41,6 +43,7 @@ class PixelError:
         return asdict(self)
 
 
+@_tolerant
 def forward_model(problem: Problem) -> Floats:
     """(f, k1, k2) of each camera, (C,3), fitted to its rays at its own observations.
 
@@ -49,26 +52,30 @@ def forward_model(problem: Problem) -> Floats:
     fit is then corrected so that `rays_from_forward` gives back the d we started from, and
     with it the objective.
     """
+    cam, u, focal = problem.camera_index, problem.u, problem.focal
     d = aim = problem.intrinsics
-    model = best = _fit_forward(problem, d)
+    model = best = _fit_forward(cam, u, focal, d)
     least = np.full(len(d), np.inf)
     for _ in range(_CORRECTIONS):
-        scale = problem.focal / model[:, 0]
-        fit = _fit_rays(problem.camera_index, problem.u, scale, model)
+        scale = focal / model[:, 0]
+        fit = _fit_rays(cam, u, scale, model)
         back = fit.solve() / scale[:, None] ** [1, -1, -3]
         top = fit.scale / scale**2  # largest |u|²: there the coefficients are compared
         miss = np.abs((d - back) * top[:, None] ** [0, 1, 2]).max(axis=1)
-        miss *= problem.focal * np.sqrt(top)
-        best = np.where((miss < least)[:, None], model, best)
-        least = np.fmin(miss, least)
-        if least.max() < _CORRECT:
+        miss *= focal * np.sqrt(top)
+        better = (least >= _CORRECT) & (miss < least)
+        best = np.where(better[:, None], model, best)
+        least = np.where(better, miss, least)
+        if not (better & (least >= _CORRECT)).any():
             break
+        again = (better & (least >= _CORRECT))[cam]  # only cameras that still get better
+        cam, u = cam[again], u[again]
         aim = aim + (d - back)
-        model = _fit_forward(problem, aim)
+        model = _fit_forward(cam, u, focal, aim)
     return best
 
 
-def _fit_forward(problem: Problem, d: Floats) -> Floats:
+def _fit_forward(camera_index: Ints, u: Floats, focal: Floats, d: Floats) -> Floats:
     """The forward model of cameras with ray coefficients d.
 
     At an observed u the ray model is the direction p = u / z, ρ = |u| / z, and there
@@ -78,16 +85,16 @@ def _fit_forward(problem: Problem, d: Floats) -> Floats:
     # z as a power series in ρ²: s = ρ² z² put into z = d1 + d2 s + d3 s².
     series = np.stack([d1, d2 * d1**2, d3 * d1**4 + 2 * d2**2 * d1**3], axis=1)
     top = np.zeros(len(d))
-    for c, cam in _chunks(problem.camera_index):
-        np.maximum.at(top, cam, _ray_radius(problem.u[c], d[cam])[1])
+    for c, cam in _chunks(camera_index):
+        np.maximum.at(top, cam, _ray_radius(u[c], d[cam])[1])
     fit = _Fit(series, top)
-    for c, cam in _chunks(problem.camera_index):
-        z, ρ2 = _ray_radius(problem.u[c], d[cam])
+    for c, cam in _chunks(camera_index):
+        z, ρ2 = _ray_radius(u[c], d[cam])
         fit.add(cam, ρ2, z, ρ2)
     h = fit.solve()
     bad = ~(np.isfinite(h).all(axis=1) & (h[:, 0] > 0))
     h[bad] = np.where(d1[bad] > 0, d1[bad], 1.0)[:, None] * [1.0, 0.0, 0.0]
-    return np.column_stack([problem.focal * h[:, 0], h[:, 1] / h[:, 0], h[:, 2] / h[:, 0]])
+    return np.column_stack([focal * h[:, 0], h[:, 1] / h[:, 0], h[:, 2] / h[:, 0]])
 
 
 def _ray_radius(u: Floats, d: Floats) -> tuple[Floats, Floats]:
@@ -98,6 +105,7 @@ def _ray_radius(u: Floats, d: Floats) -> tuple[Floats, Floats]:
     return z, np.where(ahead, s / np.where(ahead, z, 1.0) ** 2, 0.0)
 
 
+@_tolerant
 def rays_from_forward(
     camera_index: Ints, u: Floats, focal: Floats, k: Floats
 ) -> tuple[Floats, dict[str, Any]]:
@@ -145,6 +153,7 @@ def _fit_rays(camera_index: Ints, u: Floats, scale: Floats, model: Floats) -> _F
     return fit
 
 
+@_tolerant
 def _invert(s: Floats, k1: Floats, k2: Floats) -> tuple[Floats, np.ndarray]:
     """r(ρ) with ρ r(ρ) = √s, and where there is no such ρ.
 
@@ -152,9 +161,9 @@ def _invert(s: Floats, k1: Floats, k2: Floats) -> tuple[Floats, np.ndarray]:
     no direction projects to the pixel, and the stationary point, which comes nearest, is taken.
     """
     a = np.sqrt(s)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # First positive root x = ρ² of 1 + 3 k1 x + 5 k2 x² = 0, in the form without cancellation.
-        x = 2.0 / (-3 * k1 + np.sqrt(9 * k1**2 - 20 * k2))
+    # First positive root x = ρ² of 1 + 3 k1 x + 5 k2 x² = 0, in the form without cancellation.
+    root = np.sqrt(9 * k1**2 - 20 * k2)
+    x = np.where(k1 > 0, (-3 * k1 - root) / (10 * k2), 2 / (-3 * k1 + root))
     end = np.sqrt(np.where(x > 0, x, np.inf))
     # Where g never stops growing, r ≥ 4/9 (k1² < 20/9 k2), so ρ ≤ 9/4 a.
     high = np.minimum(end, 2.25 * a)
@@ -166,8 +175,7 @@ def _invert(s: Floats, k1: Floats, k2: Floats) -> tuple[Floats, np.ndarray]:
         low, high = np.where(g <= a, ρ, low), np.where(g >= a, ρ, high)
         x = ρ * ρ
         slope = 1 + x * (3 * k1 + x * 5 * k2)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            new = ρ - (g - a) / slope
+        new = ρ - (g - a) / slope
         new = np.where((new >= low) & (new <= high), new, 0.5 * (low + high))
         moved = np.abs(new - ρ) > 1e-15 * ρ
         ρ = new

@@ -5,15 +5,11 @@ DABA runs all of it; DUBA leaves out acceleration and restart; LM is DUBA with o
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from daba.acceleration import Nesterov, RestartMetrics
-from daba.errors import DabaError
 from daba.kernels.cpu import objective as passes
 from daba.kernels.cpu import refine
 from daba.kernels.cpu.types import Floats
@@ -43,6 +39,7 @@ class Solver:
             F, F * options.restart_ratio, options.eta, options.eta_growth
         )
         self.restarts = self.pcg_iterations = self.retries = 0
+        self.moved = True
 
     @property
     def objective(self) -> float:
@@ -83,6 +80,13 @@ class Solver:
         self.inter = here.rebase(self.x)
         self.restarts = int(restart.sum())
         self.pcg_iterations, self.retries = pcg_iterations, retries
+        self.moved = bool(step.moved.any())
+
+    def gradient_norm(self) -> float:
+        """Largest entry of the gradient of F; the surrogate's is the same at its base (Prop. 1)."""
+        self.levenberg.linearize(self.x, self.surrogate)
+        system = self.levenberg.system
+        return float(max(np.abs(system.g_c).max(), np.abs(system.g_l).max()))
 
     def slack(self, x: State, base: State) -> Floats:
         """ΔE^α(x | base). An inter observation's slack is shared evenly between its two devices,
@@ -129,6 +133,7 @@ def _replace(step: Any, again: Any, where: np.ndarray, shard: Shard) -> Any:
 
     state.choose(where, *again.x, *shard.devices[2:], *step.x)
     step.intra[where] = again.intra[where]
+    step.moved[where] = again.moved[where]
     return step
 
 

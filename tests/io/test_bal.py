@@ -57,9 +57,10 @@ def test_conversion_by_hand(tmp_path: Path) -> None:
     np.testing.assert_allclose(problem.points[0], [-0.1, -0.2, 5])
     np.testing.assert_allclose(problem.rotations[0], np.eye(3))
     c, s = np.cos(0.1), np.sin(0.1)
-    np.testing.assert_allclose(problem.rotations[1], [[1, 0, 0], [0, c, s], [0, -s, c]])
-    np.testing.assert_allclose(problem.centers[1], [0, 0.5 * s, 0.5 * c])
-    np.testing.assert_allclose(problem.intrinsics, [[1, 0, 0], [1, 1e-8 * 600**2, 0]])
+    R = np.array([[1, 0, 0], [0, c, s], [0, -s, c]], float)
+    np.testing.assert_allclose(problem.rotations[1], R)
+    np.testing.assert_allclose(problem.centers[1], 0.5 * np.array([0, s, c]))
+    np.testing.assert_allclose(problem.intrinsics, np.array([[1, 0, 0], [1, 1e-8 * 600.0**2, 0]]))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,7 @@ def test_an_independent_reader_sees_the_same_pixel_errors(suffix: str, tmp_path:
     problem = plain_bal.scene()
     path = tmp_path / f"out{suffix}"
     daba.io.save(problem, path)
-    read = plain_bal.read(path) if suffix != ".bal" else plain_bal.read(path)
+    read = plain_bal.read(path)
     np.testing.assert_allclose(plain_bal.pixel_errors(read), pixel_errors(problem), rtol=1e-6)
     assert [o[0] for o in read[0]] == problem.camera_index.tolist()
     assert [o[1] for o in read[0]] == problem.point_index.tolist()

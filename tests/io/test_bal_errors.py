@@ -117,7 +117,7 @@ def test_damaged_compression(suffix, pack, tmp_path) -> None:  # type: ignore[no
         daba.io.load(path)
     data[len(data) // 2] ^= 0x55
     path.write_bytes(data)
-    with pytest.raises(DabaError, match="bad.txt"):
+    with pytest.raises(DabaError, match=r"bad\.txt"):
         daba.io.load(path)
     path.write_bytes(b"1 2 3\n")  # not compressed at all
     with pytest.raises(DabaError, match="compressed file is damaged"):

@@ -265,7 +265,7 @@ def _numbers(stream: IO[bytes], comments: list[bytes]) -> Iterator[Floats]:
         block = stream.read(_BLOCK)
         text = rest + block
         # Cut after white space, so that no number is torn; at the end there is nothing to cut.
-        cut = max(text.rfind(b"\n"), text.rfind(b" ")) + 1 if block else len(text)
+        cut = max(map(text.rfind, (b"\n", b" ", b"\t"))) + 1 if block else len(text)
         text, rest = text[:cut], text[cut:]
         if len(rest) > _BLOCK:  # no white space in millions of bytes: not text
             raise _MisfitError

@@ -1,0 +1,34 @@
+"""How many threads the CPU kernels use, and how they wait for each other."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from daba.errors import DabaError
+
+SPIN = "10000"
+"""A thread that waits spins for some ten microseconds and then sleeps. OpenMP's own default is to
+spin for as long as it takes, and on a busy machine that made a solve thirty times slower."""
+
+
+def set_threads(threads: int | None) -> int:
+    """Use that many threads from now on (all of them if None); returns how many."""
+    if "numba" not in sys.modules:
+        if "OMP_WAIT_POLICY" not in os.environ:
+            os.environ.setdefault("GOMP_SPINCOUNT", SPIN)
+        if threads is not None:
+            available = int(os.environ.get("NUMBA_NUM_THREADS", os.cpu_count() or 1))
+            if threads > available:
+                os.environ["NUMBA_NUM_THREADS"] = str(threads)
+    import numba
+
+    most = numba.config.NUMBA_NUM_THREADS
+    wanted = most if threads is None else threads
+    if wanted > most:
+        raise DabaError(
+            f"{wanted} threads asked for, but Numba was started with {most}; set the environment "
+            f"variable NUMBA_NUM_THREADS={wanted} before Python starts"
+        )
+    numba.set_num_threads(wanted)
+    return wanted
