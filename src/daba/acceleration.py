@@ -58,6 +58,7 @@ class RestartMetrics:
 
     F: Floats
     F_bar: Floats
+    E: Floats
     eta: float
     eta_growth: float
 
@@ -65,8 +66,8 @@ class RestartMetrics:
         """E^α⁺ = E^α(x⁺ | x) + F^α − E^α(x | x)."""
         return surrogate_new + self.F - surrogate_now
 
-    def update(self, F: Floats) -> None:
+    def update(self, E: Floats, F: Floats) -> None:
         """F̄^α ← (1 − η) F̄^α + η F^α."""
-        self.F = F
+        self.E, self.F = E, F
         self.F_bar = (1.0 - self.eta) * self.F_bar + self.eta * F
         self.eta = min(1.0, self.eta * self.eta_growth)

@@ -6,10 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from daba.kernels.cpu.cholesky import count_pairs, mark_pairs
 from daba.kernels.cpu.types import Bools, Devices, Int32, Int64, Observations
 
 TILE = 8
 """Cameras on the side of a tile: 72 rows, large enough for BLAS, small enough to skip zeros."""
+
+PIECES = 32
+"""Pieces of work in forming S; many for many threads, few for what is read to be used again."""
 
 
 class Plan(NamedTuple):
@@ -21,8 +25,9 @@ class Plan(NamedTuple):
     camera_at: Int32
     """Camera at each row, −1 for padding."""
     device: Int32
-    work: Int64
-    """Rows in pieces of about equal cost."""
+    piece_ptr: Int64
+    piece_obs: Int32
+    """Observations in pieces of about equal cost, each of some cameras, in the order of points."""
     tile: Int32
     """Index of tile (i, j), −1 where S and its factor are zero, (N, N)."""
     tile_device: Int32
@@ -42,19 +47,11 @@ class Cost(NamedTuple):
     bytes: float
 
 
-def adjacency(obs: Observations, cameras: int) -> Bools:
-    """Which cameras see a common point, (C, C)."""
-    from daba.kernels.cpu.cholesky import mark_pairs
-
-    adjacent = np.zeros((cameras, cameras), dtype=bool)
-    mark_pairs(obs, adjacent)
-    return adjacent
-
-
 def make_plan(obs: Observations, devices: Devices) -> tuple[Plan, Cost]:
     """Choose, per device, the order of cameras whose factor fills least, and lay out the tiles."""
     C = int(devices.camera_ptr[-1])
-    adjacent = adjacency(obs, C)
+    adjacent = np.zeros((C, C), dtype=bool)
+    mark_pairs(obs, adjacent)
     sizes = np.diff(devices.camera_ptr)
     size = int(min(TILE, sizes.max()))
     rows, structures, owners = [], [], []
@@ -85,13 +82,16 @@ def make_plan(obs: Observations, devices: Devices) -> tuple[Plan, Cost]:
     by_level = np.lexsort((i, j, level[j]))
     below = i > j
     device = np.repeat(np.arange(len(sizes)), sizes).astype(np.int32)
-    pairs = _pairs_per_camera(obs)
+    pairs = np.zeros(C, np.int64)
+    count_pairs(obs, place, pairs)
+    piece_ptr, piece_obs = _pieces(obs, np.where(camera_at >= 0, pairs[camera_at], 0), place)
     plan = Plan(
         size=size,
         place=place,
         camera_at=camera_at,
         device=device,
-        work=_even_pieces(np.where(camera_at >= 0, pairs[camera_at], 0)),
+        piece_ptr=piece_ptr,
+        piece_obs=piece_obs,
         tile=tile,
         tile_device=tile_owner[j],
         level_ptr=_counts_to_ptr(np.bincount(level[j])),
@@ -100,7 +100,7 @@ def make_plan(obs: Observations, devices: Devices) -> tuple[Plan, Cost]:
         row_ptr=_counts_to_ptr(np.bincount(i[below], minlength=N)),
         row_col=j[below].astype(np.int32),
     )
-    return plan, Cost(210.0 * float(pairs.sum()), _factor_flops(filled, 9 * size), 8.0 * (9 * size) ** 2 * len(i))
+    return plan, Cost(420.0 * float(pairs.sum()), _factor_flops(filled, 9 * size), 8.0 * (9 * size) ** 2 * len(i))
 
 
 def _best_order(adjacent: Bools, size: int) -> tuple[np.ndarray, Bools]:
@@ -153,16 +153,12 @@ def _levels(filled: Bools) -> np.ndarray:
     return level
 
 
-def _pairs_per_camera(obs: Observations) -> np.ndarray:
-    """Observations of common points that camera i is paired with, about half of which count."""
-    degree = np.diff(obs.point_ptr)[obs.point]
-    return 0.5 * np.bincount(obs.camera, weights=degree, minlength=len(obs.camera_ptr) - 1)
-
-
-def _even_pieces(cost: np.ndarray, pieces: int = 64) -> Int64:
-    done = np.concatenate([[0.0], np.cumsum(cost)])
-    cuts = np.searchsorted(done, done[-1] * np.arange(1, pieces) / pieces)
-    return np.unique(np.concatenate([[0], cuts, [len(cost)]])).astype(np.int64)
+def _pieces(obs: Observations, cost: np.ndarray, place: Int32) -> tuple[Int64, Int32]:
+    """Cut the rows into runs of about equal cost and sort observations by them."""
+    done = np.cumsum(cost) - 0.5 * cost
+    piece = (done * (PIECES / max(cost.sum(), 1))).astype(np.int64)[place][obs.camera]
+    order = np.argsort(piece, kind="stable").astype(np.int32)
+    return _counts_to_ptr(np.bincount(piece, minlength=PIECES)), order
 
 
 def _counts_to_ptr(counts: np.ndarray) -> Any:

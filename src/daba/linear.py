@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from daba.direct import Cost, Plan, make_plan
 from daba.kernels.cpu import cholesky, pcg, schur
+from daba.kernels.cpu.block import aligned
 from daba.kernels.cpu.types import Bools, Floats, System
 from daba.options import Options
 from daba.shard import Shard
@@ -55,11 +55,12 @@ class Pcg:
 
 
 class Direct:
-    """Explicit S in tiles, Cholesky."""
+    """Explicit S in tiles, Cholesky. Expects BLAS to use one thread (see `threads`)."""
 
     def __init__(self, shard: Shard, plan: Plan) -> None:
         self.shard, self.plan = shard, plan
         side = 9 * plan.size
+        self.blocks = aligned(len(plan.tile_device) * plan.size**2)
         self.tiles = np.empty((len(plan.tile_device), side, side))
         self.inverses = np.empty((len(plan.tile), side, side))
 
@@ -67,10 +68,9 @@ class Direct:
         self, system: System, D: Floats, V_inv: Floats, rhs: Floats, active: Bools, x: Floats
     ) -> tuple[Bools, int]:
         plan = self.plan
-        cholesky.form(self.shard.intra, system, D, V_inv, active, plan, self.tiles)
-        with threadpool_limits(1, user_api="blas"):
-            definite = cholesky.factor(plan, active, self.tiles, self.inverses)
-            cholesky.substitute(plan, self.tiles, self.inverses, rhs, x)
+        cholesky.form(self.shard.intra, system, D, V_inv, active, plan, self.blocks, self.tiles)
+        definite = cholesky.factor(plan, active, self.tiles, self.inverses)
+        cholesky.substitute(plan, self.tiles, self.inverses, rhs, x)
         return active & definite, 0
 
 
@@ -88,7 +88,7 @@ def make_linear_solver(shard: Shard, options: Options) -> LinearSolver:
 
 
 def _direct_pays(cost: Cost, observations: int) -> bool:
-    # formed block by block, S costs about four times as much per flop as a factorization in BLAS
-    direct = 4 * cost.pair_flops + cost.factor_flops
+    # formed block by block, S costs about twice as much per flop as a factorization in BLAS
+    direct = 2 * cost.pair_flops + cost.factor_flops
     iterative = FLOPS_PER_PRODUCT * 4 * observations * EXPECTED_PCG_ITERATIONS
     return direct < iterative and cost.bytes < max(512e6, 64.0 * observations)

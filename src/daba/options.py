@@ -57,7 +57,7 @@ class Options:
     pcg_iterations: int = 500
     """… or after this many iterations."""
 
-    lm_radius: float = 1e4
+    lm_radius: float = 1e5
     """First trust-region radius; damping is its inverse."""
     lm_tries: int = 10
     """Most attempts at one step before a device stays where it is."""

@@ -74,6 +74,7 @@ class Problem:
         intrinsics: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         name: str = "problem",
+        info: dict[str, Any] | None = None,
     ) -> Problem:
         """Build a problem from plain arrays and check it.
 
@@ -87,6 +88,7 @@ class Problem:
         intrinsics   (C,3) ray coefficients d in units of the focal length; (1,0,0), a pinhole,
                      if absent
         weights      (K,); `focal * sqrt(1 + |u|²)` if absent, which makes errors pixels
+        info         anything to be remembered with the problem
         """
         R = np.asarray(rotations, dtype=np.float64)
         if R.ndim != 3 or R.shape[1:] != (3, 3):
@@ -109,6 +111,8 @@ class Problem:
         if weights is None:
             weights = pixel_weights(u, f[cam])
         pts = np.ascontiguousarray(points, dtype=np.float64)
+        if pts.ndim != 2 or pts.shape[1] != 3:
+            raise DabaError(f"points must have shape (P, 3), not {np.shape(points)}")
         return Problem(
             cameras=camera_records(R, centers, intrinsics),
             points=pts,
@@ -118,6 +122,7 @@ class Problem:
             weights=np.ascontiguousarray(weights, dtype=np.float64),
             focal=f,
             name=name,
+            info=dict(info or {}),
         ).validated()
 
     @property

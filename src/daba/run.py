@@ -15,7 +15,7 @@ from daba.options import Options
 from daba.partition import Partition, make_partition
 from daba.problem import Problem
 from daba.result import Iteration, Result
-from daba.threads import set_threads
+from daba.threads import one_blas_thread, set_threads
 
 if TYPE_CHECKING:
     from daba.solver import Solver
@@ -54,9 +54,10 @@ def solve(
         partition = None
     if partition is None:
         partition = make_partition(problem, options.devices, options.seed)
-    solver = Solver(make_shard(problem, partition), options)
-    history = [_record(solver, 0, begin)]
-    converged, reason = _loop(solver, history, begin, callback)
+    with one_blas_thread():
+        solver = Solver(make_shard(problem, partition), options)
+        history = [_record(solver, 0, begin)]
+        converged, reason = _loop(solver, history, begin, callback)
     return Result(
         problem=solver.shard.to_problem(solver.x),
         start=problem,

@@ -5,15 +5,13 @@ DABA runs all of it; DUBA leaves out acceleration and restart; LM is DUBA with o
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from daba.acceleration import Nesterov, RestartMetrics
 from daba.kernels.cpu import objective as passes
-from daba.kernels.cpu import refine
-from daba.kernels.cpu.types import Floats
-from daba.levenberg import Levenberg
+from daba.kernels.cpu import refine, state
+from daba.kernels.cpu.types import Bools, Floats
+from daba.levenberg import Levenberg, Step
 from daba.options import Options
 from daba.shard import Shard, State
 from daba.surrogate import Surrogate
@@ -36,7 +34,7 @@ class Solver:
         F = self.intra[:, 0] + self.surrogate.value(self.x, self.all)
         self.nesterov = Nesterov(shard, self.x, options.clip)
         self.metrics = RestartMetrics(
-            F, F * options.restart_ratio, options.eta, options.eta_growth
+            F, F * options.restart_ratio, F, options.eta, options.eta_growth
         )
         self.restarts = self.pcg_iterations = self.retries = 0
         self.moved = True
@@ -58,28 +56,26 @@ class Solver:
         if self.accelerated:
             self.accelerated_surrogate.rebase(self.nesterov.extrapolate(x))
         step = self.levenberg.step(x, self.intra, self.accelerated_surrogate, self.all)
-        pcg_iterations, retries = step.pcg_iterations, step.retries
-        # Adaptive restart
-        now = self.intra[:, 0] + here.value(x, self.all)
-        E = metrics.bound(step.intra[:, 0] + here.value(step.x, self.all), now)
-        restart = E > metrics.F_bar if self.accelerated else np.zeros_like(self.all)
-        if restart.any():
-            again = self.levenberg.step(x, self.intra, here, restart)
-            step = _replace(step, again, restart, self.shard)
-            pcg_iterations += again.pcg_iterations
-            retries += again.retries
+        restart = np.zeros_like(self.all)
+        if self.accelerated:
+            # Adaptive restart
+            now = self.intra[:, 0] + here.value(x, self.all)
             E = metrics.bound(step.intra[:, 0] + here.value(step.x, self.all), now)
-        # Exchange with neighbours, F^α = E^α + ΔE^α(x⁺ | x), refinement of the boundary
-        F = E + self.slack(step.x, x)
-        F += self.refine(step.x)
-        if self.options.refine != "none":
-            step.intra = self.levenberg.objective(step.x, self.all)
-        metrics.update(F)
-        self.nesterov.advance(x)
+            restart = E > metrics.F_bar
+            if restart.any():
+                again = self.levenberg.step(x, self.intra, here, restart)
+                self.adopt(again, restart, step)
+                E = metrics.bound(step.intra[:, 0] + here.value(step.x, self.all), now)
+            # Exchange with neighbours, F^α = E^α + ΔE^α(x⁺ | x)
+            F = E + self.slack(step.x, x)
+            metrics.update(E, F + self.refine(step))
+            self.nesterov.advance(x)
+        else:
+            self.refine(step)
         self.x, self.intra = step.x, step.intra
         self.inter = here.rebase(self.x)
         self.restarts = int(restart.sum())
-        self.pcg_iterations, self.retries = pcg_iterations, retries
+        self.pcg_iterations, self.retries = step.pcg_iterations, step.retries
         self.moved = bool(step.moved.any())
 
     def gradient_norm(self) -> float:
@@ -111,30 +107,29 @@ class Solver:
             _sum_by(square_c, devices.camera_ptr) + _sum_by(square_l, devices.point_ptr)
         )
 
-    def refine(self, x: State) -> Floats:
+    def refine(self, step: Step) -> Floats:
         """Move boundary variables to lower the true F; returns the change on each device."""
         rounds = {"none": "", "points": "p", "sweep": "pcp"}[self.options.refine]
-        loss, devices = self.options.loss, self.shard.devices
         change = np.zeros(self.shard.num_devices)
-        both = (self.shard.intra, self.shard.inter, *x)
+        if not rounds or self.options.centralized:
+            return change
+        loss, devices = self.options.loss, self.shard.devices
+        both = (self.shard.intra, self.shard.inter, *step.x)
         for block in rounds:
             if block == "p":
-                change += refine.refine_points(
-                    *both, devices.point_tasks, loss.kind, loss.radius, True
-                )
+                change += refine.refine_points(*both, devices.point_tasks, loss.kind, loss.radius)
             else:
                 change += refine.refine_cameras(*both, devices.camera_tasks, loss.kind, loss.radius)
+        step.intra = self.levenberg.objective(step.x, self.all)
         return change
 
-
-def _replace(step: Any, again: Any, where: np.ndarray, shard: Shard) -> Any:
-    """Take the devices in `where` from `again`."""
-    from daba.kernels.cpu import state
-
-    state.choose(where, *again.x, *shard.devices[2:], *step.x)
-    step.intra[where] = again.intra[where]
-    step.moved[where] = again.moved[where]
-    return step
+    def adopt(self, again: Step, where: Bools, step: Step) -> None:
+        """Take the devices in `where` from `again`."""
+        state.choose(where, *again.x, *self.shard.devices[2:], *step.x)
+        step.intra[where] = again.intra[where]
+        step.moved[where] = again.moved[where]
+        step.pcg_iterations += again.pcg_iterations
+        step.retries += again.retries
 
 
 def _sum_by(values: Floats, ptr: np.ndarray) -> Floats:

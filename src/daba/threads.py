@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 from daba.errors import DabaError
 
 SPIN = "10000"
 """A thread that waits spins for some ten microseconds and then sleeps. OpenMP's own default is to
 spin for as long as it takes, and on a busy machine that made a solve thirty times slower."""
+
+
+def one_blas_thread() -> Any:
+    """A context in which BLAS runs on one thread: kernels call it from many, and its own threads
+    would change the order of sums with their number."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, user_api="blas")
 
 
 def set_threads(threads: int | None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import daba.io
-from daba.errors import DabaError
+from daba.errors import DabaError, DabaWarning
 from daba.intrinsics import pixel_error, pixel_errors
 from daba.io import bal
+from daba.io.bal_weights import weights_path
 from daba.problem import Problem
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -140,23 +142,77 @@ def test_what_was_read_is_what_is_written(tmp_path: Path) -> None:
     path.write_text(TINY.replace("1e-8", "0"))
     daba.io.save(daba.io.load(path, intrinsics="standard"), again)
     assert again.read_text().splitlines()[:5] == TINY.splitlines()[:5]
-    assert "#" not in again.read_text()  # nothing to add: the focal lengths are those divided by
+    assert not weights_path(again).exists()  # the focal lengths are those divided by
     before, after = plain_bal.read(path), plain_bal.read(again)
     np.testing.assert_allclose(after[1], before[1], atol=1e-14)
     np.testing.assert_array_equal(after[2], before[2])
 
 
-def test_a_damaged_comment_is_refused(tmp_path: Path) -> None:
+def test_the_file_holds_numbers_only(tmp_path: Path) -> None:
+    problem = plain_bal.scene()
+    daba.io.save(problem, tmp_path / "out.txt")
+    numbers = [float(token) for token in (tmp_path / "out.txt").read_text().split()]
+    C, P, K = problem.num_cameras, problem.num_points, problem.num_observations
+    assert len(numbers) == 3 + 4 * K + 9 * C + 3 * P
+
+
+def test_without_the_weights_a_file_is_like_any_other(tmp_path: Path) -> None:
     path = tmp_path / "out.txt"
     daba.io.save(plain_bal.scene(), path)
-    text = path.read_text()
-    assert "# daba focal\n" in text
-    path.write_text(text[: text.rindex("#")])
-    with pytest.raises(DabaError, match="one positive number for each of the 6 cameras"):
-        daba.io.load(path, intrinsics="standard")
-    path.write_text(text[: text.index("#")])  # without it, the file is like any other
+    content = json.loads((tmp_path / "out.txt.weights.json").read_text())
+    assert content["format"] == "daba weights"
+    assert content["focal"] == [camera[6] for camera in plain_bal.read(path)[1]]
+    assert content["divisor"] == plain_bal.scene().focal.tolist()
+    (tmp_path / "out.txt.weights.json").unlink()
     problem = daba.io.load(path, intrinsics="standard")
-    assert problem.focal[0] == pytest.approx(plain_bal.read(path)[1][0][6])
+    assert problem.focal.tolist() == content["focal"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"focal": [1.0] * 6}, "it belongs to a file with other focal lengths"),
+        ({"focal": []}, "it belongs to a file with other focal lengths"),
+        ({"version": 2}, "it holds 'daba weights' version 2, not"),
+        ({"format": "else"}, "it holds 'else' version 1, not"),
+        ({"divisor": [1.0] * 5}, "it is damaged"),
+        ({"divisor": [-1.0] * 6}, "it is damaged"),
+        ({"divisor": ["x"] * 6}, "it is damaged"),
+        (None, "it is damaged"),
+    ],
+)
+def test_weights_that_do_not_fit_are_ignored(
+    change: dict[str, object] | None, reason: str, tmp_path: Path
+) -> None:
+    path, beside = tmp_path / "out.txt", tmp_path / "out.txt.weights.json"
+    daba.io.save(plain_bal.scene(), path)
+    content = json.loads(beside.read_text())
+    text = beside.read_text()[:100] if change is None else json.dumps(content | change)
+    beside.write_text(text)
+    with pytest.warns(DabaWarning, match=rf"out\.txt\.weights\.json is ignored: {reason}"):
+        problem = daba.io.load(path, intrinsics="standard")
+    assert problem.focal.tolist() == content["focal"]
+    daba.io.load(path)  # the paper's reading does not look at it
+
+
+def test_stale_weights_do_not_survive(tmp_path: Path) -> None:
+    path, beside = tmp_path / "out.txt", tmp_path / "out.txt.weights.json"
+    daba.io.save(plain_bal.scene(), path)
+    assert beside.exists()
+    plain = tmp_path / "plain.txt"
+    plain.write_text(TINY.replace("1e-8", "0"))
+    daba.io.save(daba.io.load(plain, intrinsics="standard"), path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.txt", "plain.txt"]
+
+
+def test_weights_stay_beside_the_target_of_a_link(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "link.txt"
+    link.symlink_to(tmp_path / "there" / "target.txt")
+    daba.io.save(plain_bal.scene(), link)
+    assert (tmp_path / "there" / "target.txt.weights.json").exists()
+    again = daba.io.load(link, intrinsics="standard")
+    np.testing.assert_array_equal(again.focal, plain_bal.scene().focal)
 
 
 def test_cameras_with_hardly_any_observations_are_written(tmp_path: Path) -> None:

@@ -11,12 +11,8 @@ BAL projects `P = R X + t` to `u_px = f (1 + k1 ρ² + k2 ρ⁴) p` with `p = �
     u = −u_px / f,  R ← Rᵀ,  t ← Rᵀ t,  l = −X
 
 A solution's own focal length differs from the one its observations were divided by, on which
-the weights ω and so the objective depend. `save` therefore adds the latter after the last
-point, as comments: readers of BAL stop before them, and `load(..., "standard")` gives back the
-same objective.
-
-    # daba focal
-    # f                         one line per camera
+the weights ω and so the objective depend. `bal_weights` keeps the latter in a small file beside
+the solution, with which `load(..., "standard")` gives back the same objective.
 """
 
 from __future__ import annotations
@@ -33,13 +29,12 @@ import numpy as np
 
 from daba.errors import DabaError
 from daba.intrinsics import forward_model, rays_from_forward
+from daba.io import bal_weights
 from daba.io.bal_errors import explain, parse_header
 from daba.io.files import PathLike, open_input, open_output
 from daba.problem import Floats, Ints, Problem, camera_records, pixel_weights
 
 Intrinsics = Literal["paper", "standard"]
-
-_COMMENT = b"# daba focal"
 
 _BLOCK = 1 << 22  # bytes of text parsed at once
 _CHUNK = 1 << 16  # observations handled at once
@@ -59,7 +54,7 @@ def load(path: PathLike, intrinsics: Intrinsics = "paper") -> Problem:
     if intrinsics not in ("paper", "standard"):
         raise DabaError(f"intrinsics must be 'paper' or 'standard', not {intrinsics!r}")
     try:
-        cam, pt, u, parameters, points, comments = _read(path)
+        cam, pt, u, parameters, points = _read(path)
     except _MisfitError:
         raise explain(path) from None
     angle_axis, t, f, k = np.split(parameters, [3, 6, 7], axis=1)
@@ -77,7 +72,7 @@ def load(path: PathLike, intrinsics: Intrinsics = "paper") -> Problem:
             d = np.column_stack([np.ones_like(f), k[:, 0] * f**2, k[:, 1] * f**4])
         else:
             d, info["intrinsics_fit"] = rays_from_forward(cam, u, f, k)
-            f, d = _change_divisor(cam, u, f, d, _parse_comments(path, comments, len(f)))
+            f, d = _change_divisor(cam, u, f, d, bal_weights.load(path, f))
     weights = np.empty(len(u))
     for c in _chunks(len(u)):
         weights[c] = pixel_weights(u[c], f[cam[c]])
@@ -102,7 +97,8 @@ def save(problem: Problem, path: PathLike) -> None:
     """Write a BAL file in the standard forward model, which every other tool reads.
 
     f, k1, k2 of each camera come from `daba.intrinsics.forward_model`. Weights other than
-    `pixel_weights` have no place in the format and are lost.
+    `pixel_weights` have no place in the format and are lost. A second file, `path` with
+    .weights.json after it, is written where the objective could not be found again without it.
     """
     R = problem.rotations.transpose(0, 2, 1)  # world to camera
     model = forward_model(problem)
@@ -121,10 +117,7 @@ def save(problem: Problem, path: PathLike) -> None:
             _write_rows(out, "%.17g\n" * 9, list(parameters[c].T))
         for c in _chunks(problem.num_points):
             _write_rows(out, "%.17g\n" * 3, list(-problem.points[c].T))
-        if not np.allclose(model[:, 0], problem.focal, rtol=1e-12, atol=0):
-            out.write(_COMMENT + b"\n")
-            for c in _chunks(problem.num_cameras):
-                _write_rows(out, "# %.17g\n", [problem.focal[c]])
+    bal_weights.save(path, model[:, 0], problem.focal)
 
 
 def rotation_matrices(angle_axis: Floats) -> Floats:
@@ -178,25 +171,8 @@ def _change_divisor(
     return divisor, d * scale[:, None] ** [1, -1, -3]
 
 
-def _parse_comments(path: PathLike, comments: bytes, C: int) -> Floats | None:
-    """The focal lengths that `save` leaves at the end of a file, if they are there."""
-    if not comments.startswith(_COMMENT):
-        return None
-    try:
-        values = np.array(comments.removeprefix(_COMMENT).replace(b"#", b"").split(), float)
-    except ValueError:
-        values = np.empty(0)
-    if len(values) != C or not (np.isfinite(values) & (values > 0)).all():
-        raise DabaError(
-            f"{Path(path).name}: the comment {_COMMENT.decode()!r} at its end must be followed by "
-            f"one positive number for each of the {C} cameras; repair it or delete it"
-        )
-    return values
-
-
-def _read(path: PathLike) -> tuple[Ints, Ints, Floats, Floats, Floats, bytes]:
-    """camera_index, point_index, pixels, camera parameters (C,9), points as in the file, and
-    the comments after them."""
+def _read(path: PathLike) -> tuple[Ints, Ints, Floats, Floats, Floats]:
+    """camera_index, point_index, pixels, camera parameters (C,9) and points as in the file."""
     with open_input(path) as stream:
         header = stream.readline(1000)
         while header and not header.strip():
@@ -216,8 +192,7 @@ def _read(path: PathLike) -> tuple[Ints, Ints, Floats, Floats, Floats, bytes]:
             ) from None
         k = n = 0  # observations and numbers after them, so far
         rest = np.empty(0)
-        comments: list[bytes] = []
-        for values in _numbers(stream, comments):
+        for values in _numbers(stream):
             if k < K:
                 values = np.concatenate([rest, values])
                 new = min(len(values) // 4, K - k)
@@ -240,7 +215,7 @@ def _read(path: PathLike) -> tuple[Ints, Ints, Floats, Floats, Floats, bytes]:
     if not (parameters[:, 6] > 0).all():
         raise _MisfitError
     points = tail[9 * C :].reshape(P, 3).copy()
-    return cam, pt, pixels, parameters, points, b"".join(comments)
+    return cam, pt, pixels, parameters, points
 
 
 def _check_size(stream: IO[bytes], numbers: int) -> None:
@@ -258,8 +233,8 @@ def _check_rows(rows: Floats, C: int, P: int) -> None:
         raise _MisfitError
 
 
-def _numbers(stream: IO[bytes], comments: list[bytes]) -> Iterator[Floats]:
-    """The numbers of a text, block by block; lines with # at the end go to `comments`."""
+def _numbers(stream: IO[bytes]) -> Iterator[Floats]:
+    """The numbers of a text, block by block; lines with # may follow at the end."""
     rest = b""
     while True:
         block = stream.read(_BLOCK)
@@ -280,8 +255,7 @@ def _numbers(stream: IO[bytes], comments: list[bytes]) -> Iterator[Floats]:
                 raise _MisfitError from None
             yield values
         if mark:
-            comments += [mark, comment, rest, stream.read()]
-            lines = b"".join(comments).splitlines()
+            lines = (mark + comment + rest + stream.read()).splitlines()
             if not all(line.startswith(b"#") or not line.strip() for line in lines):
                 raise _MisfitError
             return

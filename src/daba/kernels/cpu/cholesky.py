@@ -13,7 +13,8 @@ import numpy as np
 from numba import prange
 
 from daba.kernels.cpu.binding import kernel, serial
-from daba.kernels.cpu.schur import core
+from daba.kernels.cpu.block import AHEAD, add_block, prefetch, unpack
+from daba.kernels.cpu.schur import core, eliminate
 
 fast = numba.njit(error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
 
@@ -29,53 +30,62 @@ def mark_pairs(obs, adjacent):
 
 
 @kernel
-def form(obs, system, D, V_inv, active, plan, tiles):
-    """Fill the tiles with the lower triangle of S, row of cameras by row of cameras."""
+def count_pairs(obs, place, pairs):
+    """pairs[i] = blocks that camera i's rows of the lower triangle of S are summed from."""
+    for i in prange(len(pairs)):
+        total = 0
+        for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
+            j = obs.point[obs.camera_obs[n]]
+            for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
+                if place[obs.camera[k]] <= place[i]:
+                    total += 1
+        pairs[i] = total
+
+
+@kernel
+def form(obs, system, D, V_inv, active, plan, blocks, tiles):
+    """Fill the tiles with the lower triangle of S. A piece of work is a few cameras' rows; it takes
+    its observations by point, so that what is read of a point serves all of them."""
     J = system.J
     size = plan.size
+    per_tile = size * size
     for t in prange(len(tiles)):
         if active[plan.tile_device[t]]:
-            tiles[t] = 0.0
-    for w in prange(len(plan.work) - 1):
-        G = np.empty(18)
-        for n_row in range(plan.work[w], plan.work[w + 1]):
-            i = plan.camera_at[n_row]
-            if i >= 0 and active[plan.device[i]]:
-                place = plan.place[i]
-                row_tile = place // size
-                row_at = 9 * (place - row_tile * size)
-                diagonal = tiles[plan.tile[row_tile, row_tile]]
-                for a in range(9):
-                    for b in range(9):
-                        diagonal[row_at + a, row_at + b] += D[i, a, b]
-                for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
-                    k = obs.camera_obs[n]
-                    j = obs.point[k]
-                    row = J[k]
-                    for m in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
-                        other_place = plan.place[obs.camera[m]]
-                        if other_place <= place:
-                            other = J[m]
-                            p, q, r, s = core(row, other, V_inv[j])
-                            for a in range(9):
-                                G[a] = p * row[a] + r * row[9 + a]
-                                G[9 + a] = q * row[a] + s * row[9 + a]
-                            col_tile = other_place // size
-                            col_at = 9 * (other_place - col_tile * size)
-                            block = tiles[plan.tile[row_tile, col_tile]]
-                            for a in range(9):
-                                x = G[a]
-                                y = G[9 + a]
-                                for b in range(9):
-                                    block[row_at + a, col_at + b] -= (
-                                        x * other[b] + y * other[9 + b]
-                                    )
-            elif i < 0:  # padding of the last tile of a device
-                tile = n_row // size
-                diagonal = tiles[plan.tile[tile, tile]]
-                for a in range(9):
-                    at = 9 * (n_row - tile * size) + a
-                    diagonal[at, at] = 1.0
+            blocks[t * per_tile : (t + 1) * per_tile] = 0.0
+    for w in prange(len(plan.piece_ptr) - 1):
+        for n in range(plan.piece_ptr[w], plan.piece_ptr[w + 1]):
+            k = plan.piece_obs[n]
+            prefetch(J, plan.piece_obs[min(n + AHEAD, len(plan.piece_obs) - 1)])
+            place = plan.place[obs.camera[k]]
+            if active[plan.device[obs.camera[k]]]:
+                j = obs.point[k]
+                row = place // size
+                at = (place - row * size) * size
+                A = eliminate(J[k], V_inv[j])
+                for m in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
+                    other = plan.place[obs.camera[m]]
+                    if other <= place:
+                        col = other // size
+                        block = blocks[plan.tile[row, col] * per_tile + at + other - col * size]
+                        p, q, r, s = core(A, J[m])
+                        add_block(block, J[k], J[m], -p, -q, -r, -s)
+    for t in prange(len(tiles)):
+        if active[plan.tile_device[t]]:
+            for n in range(per_tile):
+                a = 9 * (n // size)
+                b = 9 * (n % size)
+                unpack(blocks[t * per_tile + n], tiles[t, a : a + 9, b : b + 9])
+    for place in prange(len(plan.camera_at)):
+        i = plan.camera_at[place]
+        tile = place // size
+        at = 9 * (place - tile * size)
+        diagonal = tiles[plan.tile[tile, tile]]
+        for a in range(9):
+            if i < 0:  # padding of a device's last tile
+                diagonal[at + a, at + a] = 1.0
+            else:
+                for b in range(9):
+                    diagonal[at + a, at + b] += D[i, a, b]
 
 
 @fast

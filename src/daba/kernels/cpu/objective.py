@@ -7,6 +7,7 @@ from numba import prange
 
 from daba.kernels.cpu import formulas
 from daba.kernels.cpu.binding import inline, kernel
+from daba.kernels.cpu.block import AHEAD, PACKED, add_block, prefetch, unpack
 
 error = formulas.error
 penalty = formulas.penalty
@@ -115,24 +116,18 @@ def linearize_points(obs, cameras, points, tasks, kind, radius, J, V, g_l):
 def linearize_cameras(obs, tasks, J, U, g_c):
     """U and g_c of each camera, from the stored derivatives."""
     for t in prange(len(tasks.device)):
-        block = np.empty((9, 9))
-        g = np.empty(9)
+        block = np.empty(PACKED)
         for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
             block[:] = 0.0
-            g[:] = 0.0
-            for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
-                row = J[obs.camera_obs[n]]
-                for a in range(9):
-                    x = row[a]
-                    y = row[9 + a]
-                    g[a] += x * row[18] + y * row[19]
-                    for b in range(a + 1):
-                        block[a, b] += x * row[b] + y * row[9 + b]
             for a in range(9):
-                g_c[i, a] = g[a]
-                for b in range(a + 1):
-                    U[i, a, b] = block[a, b]
-                    U[i, b, a] = block[a, b]
+                g_c[i, a] = 0.0
+            for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
+                prefetch(J, obs.camera_obs[min(n + AHEAD, len(obs.camera_obs) - 1)])
+                row = J[obs.camera_obs[n]]
+                add_block(block, row, row, 1.0, 0.0, 0.0, 1.0)
+                for a in range(9):
+                    g_c[i, a] += row[a] * row[18] + row[9 + a] * row[19]
+            unpack(block, U[i])
 
 
 @kernel

@@ -63,8 +63,8 @@ def point_system(obs, cameras, l, j, kind, radius, V, g):
 
 
 @kernel
-def refine_points(intra, inter, cameras, points, tasks, kind, radius, boundary_only):
-    """Move each point of the boundary (or every point) to lower Σ F_ij; returns ΔF (S,)."""
+def refine_points(intra, inter, cameras, points, tasks, kind, radius):
+    """Move each point of the boundary to lower Σ F_ij; returns ΔF (S,)."""
     partial = np.zeros(len(tasks.device))
     for t in prange(len(tasks.device)):
         V = np.empty(6)
@@ -72,7 +72,7 @@ def refine_points(intra, inter, cameras, points, tasks, kind, radius, boundary_o
         new = np.empty(3)
         total = 0.0
         for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
-            if boundary_only and inter.point_ptr[j + 1] == inter.point_ptr[j]:
+            if inter.point_ptr[j + 1] == inter.point_ptr[j]:
                 continue
             V[:] = 0.0
             g[:] = 0.0

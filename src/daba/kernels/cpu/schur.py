@@ -10,6 +10,7 @@ from numba import prange
 
 from daba.kernels.cpu import formulas
 from daba.kernels.cpu.binding import inline, kernel
+from daba.kernels.cpu.block import AHEAD, PACKED, add_block, prefetch, unpack
 
 inverse_symmetric3 = formulas.inverse_symmetric3
 SMALLEST = 1e-6
@@ -55,19 +56,26 @@ def damp(system, damping, active, tasks, tasks_l, D, V_inv, z):
 
 
 @inline
-def core(row, other, Vi):
-    """J_l V'⁻¹ J_lᵀ (2×2) of two observations of one point."""
-    a0 = Vi[0] * other[3] + Vi[1] * other[4] + Vi[2] * other[5]
-    a1 = Vi[1] * other[3] + Vi[3] * other[4] + Vi[4] * other[5]
-    a2 = Vi[2] * other[3] + Vi[4] * other[4] + Vi[5] * other[5]
-    b0 = Vi[0] * other[12] + Vi[1] * other[13] + Vi[2] * other[14]
-    b1 = Vi[1] * other[12] + Vi[3] * other[13] + Vi[4] * other[14]
-    b2 = Vi[2] * other[12] + Vi[4] * other[13] + Vi[5] * other[14]
+def eliminate(row, Vi):
+    """J_l V'⁻¹ (2×3) of an observation, up to the sign of J_l."""
     return (
-        row[3] * a0 + row[4] * a1 + row[5] * a2,
-        row[3] * b0 + row[4] * b1 + row[5] * b2,
-        row[12] * a0 + row[13] * a1 + row[14] * a2,
-        row[12] * b0 + row[13] * b1 + row[14] * b2,
+        row[3] * Vi[0] + row[4] * Vi[1] + row[5] * Vi[2],
+        row[3] * Vi[1] + row[4] * Vi[3] + row[5] * Vi[4],
+        row[3] * Vi[2] + row[4] * Vi[4] + row[5] * Vi[5],
+        row[12] * Vi[0] + row[13] * Vi[1] + row[14] * Vi[2],
+        row[12] * Vi[1] + row[13] * Vi[3] + row[14] * Vi[4],
+        row[12] * Vi[2] + row[13] * Vi[4] + row[14] * Vi[5],
+    )
+
+
+@inline
+def core(A, other):
+    """J_l V'⁻¹ J_lᵀ (2×2) of two observations of one point; A from `eliminate`."""
+    return (
+        A[0] * other[3] + A[1] * other[4] + A[2] * other[5],
+        A[0] * other[12] + A[1] * other[13] + A[2] * other[14],
+        A[3] * other[3] + A[4] * other[4] + A[5] * other[5],
+        A[3] * other[12] + A[4] * other[13] + A[5] * other[14],
     )
 
 
@@ -82,6 +90,7 @@ def right_hand_side(obs, system, z, active, tasks, rhs):
                     rhs[i, a] = -system.g_c[i, a]
                 for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
                     k = obs.camera_obs[n]
+                    prefetch(J, obs.camera_obs[min(n + AHEAD, len(obs.camera_obs) - 1)])
                     row = J[k]
                     zj = z[obs.point[k]]
                     x = -(row[3] * zj[0] + row[4] * zj[1] + row[5] * zj[2])
@@ -95,23 +104,18 @@ def schur_diagonal(obs, system, D, V_inv, active, tasks, out):
     """out = 9×9 diagonal blocks of S: the preconditioner before factorization."""
     J = system.J
     for t in prange(len(tasks.device)):
-        block = np.empty((9, 9))
+        block = np.empty(PACKED)
         if active[tasks.device[t]]:
             for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
-                block[:] = D[i]
+                block[:] = 0.0
                 for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
                     k = obs.camera_obs[n]
+                    prefetch(J, obs.camera_obs[min(n + AHEAD, len(obs.camera_obs) - 1)])
                     row = J[k]
-                    p, q, _, r = core(row, row, V_inv[obs.point[k]])
-                    for a in range(9):
-                        x = p * row[a] + q * row[9 + a]
-                        y = q * row[a] + r * row[9 + a]
-                        for b in range(a + 1):
-                            block[a, b] -= x * row[b] + y * row[9 + b]
-                for a in range(9):
-                    for b in range(a + 1):
-                        out[i, a, b] = block[a, b]
-                        out[i, b, a] = block[a, b]
+                    p, q, r, s = core(eliminate(row, V_inv[obs.point[k]]), row)
+                    add_block(block, row, row, -p, -q, -r, -s)
+                unpack(block, out[i])
+                out[i] += D[i]
 
 
 @kernel

@@ -1,0 +1,72 @@
+# daba needs Python 3.11 or later, make and git; everything else is installed into .venv.
+
+PYTHON  ?= $(shell command -v python3.11 || command -v python3)
+VENV    := .venv
+BIN     := $(VENV)/bin
+STAMP   := $(VENV)/.installed
+DEVICES ?= 8
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format pytest kernels picture bench-ceres clean
+
+help:  ## Show this help
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+setup: $(STAMP)  ## Create .venv and install daba with its development tools
+
+$(STAMP): pyproject.toml
+	@echo "setting up $(VENV) (once) ..."
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"daba needs Python 3.11 or later, this is {v[0]}.{v[1]}; try: make PYTHON=/path/to/python3.11")'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP)  ## Make a synthetic city, solve it with 8 devices, leave the results in demo/
+	@mkdir -p demo
+	$(BIN)/daba synth demo/start.txt --scene city --cameras 100 --points 10000
+	$(BIN)/daba solve demo/start.txt --devices $(DEVICES) --iterations 100 \
+	    --output demo/solution.txt --output demo/solution.ply \
+	    --history demo/history.json --plot demo/convergence.png
+
+kernels: $(STAMP)
+	@$(BIN)/python -c 'import daba.run; daba.run.compile_kernels()'
+
+test: lint pytest  ## Set up and run everything: lint, types and tests
+
+lint: $(STAMP)  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# the kernels first: tests that run side by side would all compile them
+pytest: $(STAMP) kernels  ## Run the tests only
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+format: $(STAMP)  ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+define PICTURE
+import daba, daba.plot
+from PIL import Image
+options = daba.SceneOptions(cameras=160, points=9000, rotation_error=0.8, center_error=0.2,
+                            point_error=0.05, drift=0.012, seed=4)
+start = daba.generate(options).start
+partition = daba.make_partition(start, 8)
+result = daba.solve(start, partition=partition, loss=daba.Huber(32.0), iterations=500)
+print(result.summary())
+daba.plot.scene(start, result.problem, "docs/scene.png", partition)
+Image.open("docs/scene.png").convert("RGB").quantize(48).save("docs/scene.png", optimize=True)
+endef
+export PICTURE
+
+picture: $(STAMP)  ## Make docs/scene.png, the picture of the README, again
+	$(BIN)/python -c "$$PICTURE"
+
+bench-ceres: $(STAMP)  ## Compare with Ceres (needs a C++ compiler and libceres-dev)
+	$(BIN)/python benchmarks/bench_ceres.py
+
+clean:  ## Remove everything that make has made
+	rm -rf $(VENV) demo build dist src/*.egg-info benchmarks/ceres/build
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,8 @@
+"""`python -m daba` is the command `daba`."""
+
+import sys
+
+from daba.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""What only a process of its own can show: signals, pipes, and what is imported."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import names, small_scene, start, write_bal
+
+import daba
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    path = write_bal(tmp_path / "a.txt")
+    for argv, code in ((["--version"], 0), (["info", path], 0), (["info", tmp_path / "b.txt"], 2)):
+        process = start(*argv)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == code, err
+        assert "Traceback" not in err
+
+
+@pytest.mark.usefixtures("compiled")
+def test_an_interrupted_solve_writes_what_it_reached(tmp_path: Path) -> None:
+    problem = small_scene(20, 2000)
+    daba.save(problem, tmp_path / "a.npz")
+    process = start(
+        "solve", tmp_path / "a.npz", "--devices", "4", "--iterations", "1000000",
+        "--function-tolerance", "0", "--output", tmp_path / "s.npz", "--history",
+        tmp_path / "h.json",
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("0/"):
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert err == ""
+    assert "interrupted" in out
+    history = json.loads((tmp_path / "h.json").read_text())
+    assert history["result"]["reason"] == "interrupted"
+    solution = daba.load(tmp_path / "s.npz")
+    assert solution.objective() <= problem.objective()
+
+
+@pytest.mark.parametrize("argv", [["info"], ["partition", "--devices", "2"], ["info", "--json"]])
+def test_a_closed_pipe_is_no_error(argv: list[str], tmp_path: Path) -> None:
+    path = write_bal(tmp_path / "a.txt")
+    process = start(argv[0], path, *argv[1:])
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=60) == 141
+    assert err == ""
+
+
+@pytest.mark.usefixtures("compiled")
+def test_a_solve_goes_on_when_nobody_watches(tmp_path: Path) -> None:
+    daba.save(small_scene(), tmp_path / "a.npz")
+    argv = ("solve", tmp_path / "a.npz", "--iterations", "5", "--output", tmp_path / "s.npz")
+    process = start(*argv)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    process.wait(timeout=60)
+    assert err == ""
+    assert names(tmp_path) == ["a.npz", "s.npz"]
+
+
+HEAVY = ("numba", "scipy", "matplotlib", "torch", "pymetis", "tyro", "rich")
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("import daba", (*HEAVY, "numpy")),
+        ("import daba; daba.load; daba.Options; daba.Huber; daba.Problem", HEAVY),
+        ("import daba.cli; daba.cli.main(['--help'])", (*HEAVY, "numpy")),
+        ("import daba.cli; daba.cli.main(['solve', '--help'])", HEAVY[:5]),
+        ("import daba.cli; daba.cli.main(['synth', '--help'])", HEAVY[:5]),
+    ],
+)
+def test_nothing_heavy_is_imported_before_it_is_needed(code: str, absent: tuple[str, ...]) -> None:
+    source = str(Path(daba.__file__).parents[1])
+    script = f"import sys; sys.path.insert(0, {source!r}); {code}\n"
+    script += f"print('FOUND', [name for name in {absent!r} if name in sys.modules])"
+    found = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert found.stdout.splitlines()[-1] == "FOUND []"

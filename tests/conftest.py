@@ -1,0 +1,60 @@
+"""What all tests share: how Hypothesis draws, how threads wait, and where the real data are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import daba
+from daba.problem import Problem
+from daba.threads import SPIN
+
+pytest.register_assert_rewrite("helpers")
+settings.register_profile(
+    "daba",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("daba")
+if "OMP_WAIT_POLICY" not in os.environ:  # before Numba starts: threads that wait must not spin
+    os.environ.setdefault("GOMP_SPINCOUNT", SPIN)
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+FILES = {
+    "ladybug-49": "ladybug-49-7776-pre.txt.bz2",
+    "trafalgar-21": "trafalgar-21-11315-pre.txt.bz2",
+}
+
+
+@pytest.fixture(scope="session")
+def compiled() -> Iterator[None]:
+    """Kernels compiled, and BLAS on one thread, as `daba.solve` has it."""
+    from daba.run import compile_kernels
+    from daba.threads import one_blas_thread
+
+    compile_kernels()
+    with one_blas_thread():
+        yield
+
+
+@pytest.fixture(scope="session")
+def real(compiled: None) -> Callable[[str], Problem]:
+    """Real problems by name; the test is skipped where their files are not."""
+    loaded: dict[str, Problem] = {}
+
+    def load(name: str) -> Problem:
+        path = DATA / FILES[name]
+        if not path.exists():
+            pytest.skip(f"no real data: ../shared/data/{path.name} is not beside this checkout")
+        if name not in loaded:
+            loaded[name] = daba.load(path)
+        return loaded[name]
+
+    return load

@@ -1,0 +1,135 @@
+"""Who owns what: complete, balanced, repeatable, and its statistics are true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import daba
+from daba.errors import DabaError
+from daba.partition import Partition, make_partition, partition_from_arrays, statistics
+from daba.problem import Problem
+from helpers import random_partition, random_problem, synthetic
+
+CITY = daba.generate(synthetic("city", cameras=48, points=2500, seed=3)).start
+
+
+def complete(problem: Problem, partition: Partition, devices: int) -> None:
+    assert partition.devices == devices
+    assert partition.camera_device.shape == (problem.num_cameras,)
+    assert partition.point_device.shape == (problem.num_points,)
+    assert set(partition.camera_device) == set(range(devices))
+    assert partition.point_device.min() >= 0
+    assert partition.point_device.max() < devices
+
+
+@pytest.mark.parametrize("devices", [1, 2, 5, 8, 24, 48])
+def test_every_camera_and_point_has_a_device_and_no_device_is_empty(devices: int) -> None:
+    complete(CITY, make_partition(CITY, devices), devices)
+
+
+@pytest.mark.parametrize("cameras", [2, 3, 5, 9])
+def test_metis_may_leave_a_device_empty_but_we_do_not(cameras: int) -> None:
+    problem = random_problem(4, cameras=cameras, points=12, see=1.0)
+    for devices in range(1, cameras + 1):
+        complete(problem, make_partition(problem, devices), devices)
+
+
+def test_cameras_that_share_nothing_are_still_dealt_out() -> None:
+    edges = np.repeat(np.arange(6), 4), np.arange(24)
+    problem = random_problem(1, cameras=6, points=24, edges=edges)
+    for devices in (1, 2, 3, 6):
+        complete(problem, make_partition(problem, devices), devices)
+
+
+def test_the_same_seed_gives_the_same_partition() -> None:
+    one, two = make_partition(CITY, 6, seed=5), make_partition(CITY, 6, seed=5)
+    np.testing.assert_array_equal(one.camera_device, two.camera_device)
+    np.testing.assert_array_equal(one.point_device, two.point_device)
+
+
+@pytest.mark.parametrize("devices", [2, 4, 8])
+def test_devices_have_about_equal_shares_of_the_observations(devices: int) -> None:
+    partition = make_partition(CITY, devices)
+    load = np.bincount(partition.camera_device[CITY.camera_index], minlength=devices)
+    assert load.max() / load.mean() < 1.3
+
+
+def test_the_cut_is_far_smaller_than_a_random_one() -> None:
+    def share(partition: Partition) -> float:
+        return statistics(CITY, partition).inter_share
+
+    assert share(make_partition(CITY, 4)) < 0.5 * share(
+        partition_from_arrays(CITY, np.random.default_rng(0).permutation(48) % 4)
+    )
+
+
+def test_points_go_to_the_device_that_sees_them_most() -> None:
+    partition = make_partition(CITY, 5)
+    votes = np.zeros((CITY.num_points, 5), int)
+    np.add.at(votes, (CITY.point_index, partition.camera_device[CITY.camera_index]), 1)
+    np.testing.assert_array_equal(partition.point_device, votes.argmax(axis=1))  # lowest on a tie
+
+
+def test_points_without_observations_are_dealt_out_evenly() -> None:
+    points = np.vstack([CITY.points, CITY.points[:400] + 1.0])
+    problem = replace(CITY, points=points)
+    partition = make_partition(problem, 4)
+    complete(problem, partition, 4)
+    extra = np.bincount(partition.point_device[CITY.num_points :], minlength=4)
+    assert extra.tolist() == [100, 100, 100, 100]
+
+
+def test_statistics_equal_a_count_by_hand() -> None:
+    problem = random_problem(7, cameras=7, points=20, see=0.3)
+    partition = random_partition(problem, 4, 2)
+    found = statistics(problem, partition)
+    cam, pt = partition.camera_device, partition.point_device
+    pairs = [
+        (int(i), int(j), int(cam[i]), int(pt[j]))
+        for i, j in zip(problem.camera_index, problem.point_index, strict=True)
+    ]
+    inter = [p for p in pairs if p[2] != p[3]]
+    assert found.devices == 4
+    assert found.inter_share == pytest.approx(len(inter) / len(pairs))
+    for alpha in range(4):
+        assert found.cameras[alpha] == sum(int(c) == alpha for c in cam)
+        assert found.points[alpha] == sum(int(p) == alpha for p in pt)
+        assert found.observations[alpha] == sum(alpha in (a, b) for _, _, a, b in pairs)
+        partners = {b if a == alpha else a for _, _, a, b in inter if alpha in (a, b)}
+        assert found.neighbours[alpha] == len(partners)
+        cameras_sent = {(i, b) for i, _, a, b in inter if a == alpha}
+        points_sent = {(j, a) for _, j, a, b in inter if b == alpha}
+        assert found.bytes_sent[alpha] == 8 * (15 * len(cameras_sent) + 3 * len(points_sent))
+    load = [sum(a == alpha for _, _, a, _ in pairs) for alpha in range(4)]
+    assert found.imbalance == pytest.approx(max(load) / np.mean(load))
+    assert found.boundary_cameras == len({i for i, _, _, _ in inter})
+    assert found.boundary_points == len({j for _, j, _, _ in inter})
+
+
+def test_one_device_has_no_border() -> None:
+    found = statistics(CITY, make_partition(CITY, 1))
+    assert (found.inter_share, found.neighbours, found.bytes_sent) == (0.0, [0], [0])
+
+
+def test_more_devices_than_cameras_are_refused() -> None:
+    with pytest.raises(DabaError, match="49 devices but only 48 cameras"):
+        make_partition(CITY, 49)
+    with pytest.raises(DabaError, match="at least 1, not 0"):
+        make_partition(CITY, 0)
+
+
+def test_a_partition_of_ones_own_is_checked() -> None:
+    problem = random_problem(1, cameras=4, points=10)
+    kept = partition_from_arrays(problem, np.array([0, 1, 1, 0]))
+    complete(problem, kept, 2)
+    with pytest.raises(DabaError, match="each of 4 cameras"):
+        partition_from_arrays(problem, np.array([0, 1, 1]))
+    with pytest.raises(DabaError, match="every device from 0 to 2"):
+        partition_from_arrays(problem, np.array([0, 2, 2, 0]))
+    with pytest.raises(DabaError, match="below 2 for each of 10 points"):
+        partition_from_arrays(problem, np.array([0, 1, 1, 0]), np.full(10, 2))
+    with pytest.raises(DabaError, match="below 2 for each of 10 points"):
+        partition_from_arrays(problem, np.array([0, 1, 1, 0]), np.zeros(9, int))

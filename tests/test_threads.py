@@ -1,0 +1,78 @@
+"""The same bits for 1, 2 and 4 threads."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+THREADS = [1, 2, 4]
+RUNS: dict[str, dict[str, object]] = {
+    "daba, paper": {"devices": 5, "refine": "none"},
+    "daba, points, pcg": {"devices": 5, "refine": "points", "linear_solver": "pcg"},
+    "daba, sweep, restarts": {
+        "devices": 5, "refine": "sweep", "restart_ratio": 1.0, "eta": 1.0, "momentum_clip": 1e6,
+    },
+    "duba": {"devices": 3, "method": "duba", "refine": "sweep"},
+    "lm, direct": {"method": "lm", "linear_solver": "direct"},
+    "lm, pcg": {"method": "lm", "linear_solver": "pcg"},
+}  # fmt: skip
+SCRIPT = """
+import hashlib, json, sys
+import daba
+runs, threads = json.loads(sys.argv[1])
+scene = daba.SceneOptions(cameras=40, points=6000, rotation_error=1.0, outliers=0.02)
+start = daba.generate(scene).start
+found = {}
+for name, options in runs.items():
+    found[name] = []
+    for count in threads:
+        loss = daba.Huber(10.0)
+        result = daba.solve(start, threads=count, iterations=6, loss=loss, **options)
+        bits = result.problem.cameras.tobytes() + result.problem.points.tobytes()
+        history = [(i.objective, i.restarts, i.pcg_iterations, i.lm_retries, i.rms_pixels)
+                   for i in result.history]
+        found[name].append([hashlib.sha256(bits).hexdigest(), history])
+print(json.dumps(found))
+"""
+
+Found = dict[str, list[list[object]]]
+
+
+@pytest.fixture(scope="module")
+def found(compiled: None) -> Found:
+    """Every run with every number of threads, in a process that may use 4."""
+    source = str(Path(__file__).parents[1] / "src")
+    path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, "NUMBA_NUM_THREADS": "4", "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps([RUNS, THREADS])],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    result: Found = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_result_does_not_depend_on_the_number_of_threads(run: str, found: Found) -> None:
+    one, two, four = found[run]
+    assert one == two
+    assert one == four
+
+
+def test_the_runs_do_exercise_what_they_should(found: Found) -> None:
+    def total(run: str, column: int) -> float:
+        return sum(row[column] for row in found[run][0][1])  # type: ignore[attr-defined]
+
+    assert total("daba, sweep, restarts", 1) > 0
+    assert total("lm, pcg", 2) > 10
+    assert total("lm, direct", 2) == 0
+    assert len({str(found[run][0][0]) for run in RUNS}) == len(RUNS)
