@@ -3,7 +3,9 @@
 PYTHON  ?= $(shell command -v python3.11 || command -v python3)
 VENV    := .venv
 BIN     := $(VENV)/bin
+PIP     := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP   := $(VENV)/.installed
+TOOLS   := $(VENV)/.tools
 DEVICES ?= 8
 
 .DEFAULT_GOAL := help
@@ -12,13 +14,18 @@ DEVICES ?= 8
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-setup: $(STAMP)  ## Create .venv and install daba with its development tools
+setup: $(TOOLS)  ## Create .venv and install daba with its development tools
 
 $(STAMP): pyproject.toml
 	@echo "setting up $(VENV) (once) ..."
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"daba needs Python 3.11 or later, this is {v[0]}.{v[1]}; try: make PYTHON=/path/to/python3.11")'
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(PIP) --editable .
+	@touch $@
+
+$(TOOLS): $(STAMP)
+	@echo "installing the development tools (once) ..."
+	@$(PIP) --editable '.[dev]'
 	@touch $@
 
 demo: $(STAMP)  ## Make a synthetic city, solve it with 8 devices, leave the results in demo/
@@ -33,30 +40,30 @@ kernels: $(STAMP)
 
 test: lint pytest  ## Set up and run everything: lint, types and tests
 
-lint: $(STAMP)  ## ruff and mypy
+lint: $(TOOLS)  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 # the kernels first: tests that run side by side would all compile them
-pytest: $(STAMP) kernels  ## Run the tests only
+pytest: $(TOOLS) kernels  ## Run the tests only
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
-format: $(STAMP)  ## Format the code
+format: $(TOOLS)  ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 define PICTURE
 import daba, daba.plot
 from PIL import Image
-options = daba.SceneOptions(cameras=160, points=9000, rotation_error=0.8, center_error=0.2,
-                            point_error=0.05, drift=0.012, seed=4)
+options = daba.SceneOptions(cameras=160, points=9000, rotation_error=0.5, center_error=0.15,
+                            point_error=0.04, drift=0.009, seed=4)
 start = daba.generate(options).start
 partition = daba.make_partition(start, 8)
-result = daba.solve(start, partition=partition, loss=daba.Huber(32.0), iterations=500)
+result = daba.solve(start, partition=partition, refine="sweep", iterations=300)
 print(result.summary())
 daba.plot.scene(start, result.problem, "docs/scene.png", partition)
-Image.open("docs/scene.png").convert("RGB").quantize(48).save("docs/scene.png", optimize=True)
+Image.open("docs/scene.png").convert("RGB").quantize(64).save("docs/scene.png", optimize=True)
 endef
 export PICTURE
 

@@ -20,6 +20,7 @@ from daba.partition import Partition, make_partition, partition_from_arrays
 from daba.problem import Floats, Problem, camera_records
 from daba.shard import Shard, State, make_shard
 from daba.solver import Solver
+from daba.threads import set_threads
 
 Array = NDArray[np.floating]
 ALL_LOSSES = tuple(sorted(LOSSES))
@@ -54,7 +55,7 @@ def random_problem(
     points: int = 30,
     see: float = 0.6,
     noise: float = 0.01,
-    edges: tuple[np.ndarray, np.ndarray] | None = None,
+    edges: tuple[np.ndarray, ...] | None = None,
 ) -> Problem:
     """Cameras on a shell that look roughly at points around the origin; who sees what is drawn
     at random (every point at least twice) unless `edges` say it."""
@@ -71,7 +72,7 @@ def random_problem(
         for column in seen.T:
             column[random.permutation(cameras)[:2]] = True
         edges = np.nonzero(seen)
-    i, j = (np.asarray(e) for e in edges)
+    i, j = edges
     y = np.einsum("kxa,kx->ka", R[i], l[j] - centers[i])
     u = y[:, :2] / y[:, 2:] + noise * random.normal(size=(len(i), 2))
     d = np.array([1.0, 0.0, 0.0]) + 0.02 * random.normal(size=(cameras, 3))
@@ -117,6 +118,8 @@ def state_of(shard: Shard, problem: Problem) -> State:
 
 
 def make_solver(problem: Problem, **options: Any) -> Solver:
+    """A solver on one thread: for small problems on a busy machine waiting costs more."""
+    set_threads(1)
     chosen = Options(**options)
     devices = 1 if chosen.centralized else chosen.devices
     return Solver(make_shard(problem, make_partition(problem, devices, chosen.seed)), chosen)

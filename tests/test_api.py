@@ -165,7 +165,7 @@ def test_public_names() -> None:
     for name in daba.__all__:
         assert getattr(daba, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'solv'"):
-        daba.solv  # type: ignore[attr-defined]  # noqa: B018
+        daba.solv  # noqa: B018
 
 
 ARRAYS: dict[str, Any] = {

@@ -204,7 +204,7 @@ def test_the_gradient_falls_to_zero(refine: str) -> None:
 @pytest.mark.parametrize("name", ["trivial", "huber"])
 def test_devices_reach_the_optimum_of_one(refine: str, name: str) -> None:
     loss = make_loss(name, 2.0)
-    tight: dict[str, Any] = {"loss": loss, "function_tolerance": 0.0}
+    tight: dict[str, Any] = {"loss": loss, "function_tolerance": 0.0, "threads": 1}
     one = daba.solve(ORBIT, method="lm", iterations=60, **tight)
     many = daba.solve(ORBIT, devices=4, refine=refine, iterations=1200, **tight)
     assert many.objective == pytest.approx(one.objective, rel=1e-8)
@@ -238,7 +238,9 @@ def test_without_noise_one_device_finds_the_truth(scene: str) -> None:
 @pytest.mark.parametrize("refine", REFINE)
 def test_without_noise_several_devices_find_the_truth(refine: str) -> None:
     start = daba.generate(synthetic("orbit", cameras=12, points=150, seed=4, noise=0.0)).start
-    result = daba.solve(start, devices=3, refine=refine, iterations=3000, function_tolerance=0.0)
+    result = daba.solve(
+        start, devices=3, refine=refine, iterations=3000, function_tolerance=0.0, threads=1
+    )
     assert result.mean_objective < 1e-15
 
 
@@ -362,7 +364,7 @@ ODD: dict[str, Problem] = {
 def test_odd_problems_are_solved_as_far_as_they_go(odd: str, options: dict[str, Any]) -> None:
     problem = ODD[odd]
     for loss in (daba.Trivial(), daba.Welsch(20.0)):
-        result = daba.solve(problem, iterations=12, loss=loss, **options)
+        result = daba.solve(problem, iterations=12, loss=loss, threads=1, **options)
         new = result.problem
         assert np.isfinite(new.cameras).all()
         assert np.isfinite(new.points).all()

@@ -6,6 +6,8 @@
     result = daba.solve(problem, devices=8, loss=daba.Huber(32.0), iterations=1000)
     print(result.summary())
     daba.save(result.problem, "solution.txt")
+
+Names are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _HOME = {
 }  # fmt: skip
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = sorted([*_MODULE, "__version__"])  # noqa: PLE0605
+__all__ = sorted([*_MODULE, "__version__"])
 
 if TYPE_CHECKING:
     from daba.errors import DabaError, DabaWarning

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from daba.kernels.cpu import state
-from daba.kernels.cpu.types import Floats
+from daba.kernels.cpu.types import Floats, System
 from daba.shard import Shard, State
 
 
 class Nesterov:
-    """x̄ = Proj(x + γ (x − x_last)), γ = (s − 1)/s⁺, s⁺ = (1 + √(4s² + 1))/2. s is never reset, so
-    γ is the same on every device, and a neighbour can extrapolate a ghost by itself."""
+    """x̄ = Proj(x + γ (x − x_last)), γ = (s − 1)/s⁺, s⁺ = (1 + √(4s² + 1))/2, on every device.
 
-    def __init__(self, shard: Shard, x: State, clip: float) -> None:
-        self.s = 1.0
+    A neighbour can extrapolate a ghost by itself: in the paper's method s is never reset, so γ is
+    the same everywhere; with `reset` each device starts its sequence anew when its momentum has
+    carried it too far, and tells its neighbours, one number each.
+    """
+
+    def __init__(self, shard: Shard, x: State, clip: float, reset: bool) -> None:
+        self.shard, self.reset = shard, reset
+        self.s = np.ones(shard.num_devices)
         self.clip = clip
         self.middle = _mean_center(shard, x) if np.isfinite(clip) else None
         self.last = x.copy()
@@ -26,17 +30,22 @@ class Nesterov:
 
     def extrapolate(self, x: State) -> State:
         """x̄, which moves each point by at most clip × its distance to its cameras."""
-        s_next = (1.0 + math.sqrt(4.0 * self.s**2 + 1.0)) / 2.0
+        s_next = (1.0 + np.sqrt(4.0 * self.s**2 + 1.0)) / 2.0
         gamma = (self.s - 1.0) / s_next
         self.s = s_next
         if self.middle is not None:
             self.reach = self.clip * np.linalg.norm(x.points - self.middle, axis=1)
-        state.extrapolate(gamma, *x, *self.last, self.reach, *self.x_bar)
+        tasks = self.shard.devices[2:]
+        state.extrapolate(gamma, *x, *self.last, self.reach, *tasks, *self.x_bar)
         return self.x_bar
 
-    def advance(self, x: State) -> None:
-        """x has become x_last."""
+    def advance(self, x: State, new: State, system: System) -> None:
+        """x becomes x_last; a device whose step went back on its momentum starts anew."""
         self.last = x
+        if self.reset:
+            tasks = self.shard.devices[2:]
+            back = state.overshoot(*self.x_bar, *new, *x, system.U, system.V, *tasks)
+            self.s[back > 0.0] = 1.0
 
 
 def _mean_center(shard: Shard, x: State) -> Floats:

@@ -81,7 +81,6 @@ def make_plan(obs: Observations, devices: Devices) -> tuple[Plan, Cost]:
     level = _levels(filled)
     by_level = np.lexsort((i, j, level[j]))
     below = i > j
-    device = np.repeat(np.arange(len(sizes)), sizes).astype(np.int32)
     pairs = np.zeros(C, np.int64)
     count_pairs(obs, place, pairs)
     piece_ptr, piece_obs = _pieces(obs, np.where(camera_at >= 0, pairs[camera_at], 0), place)
@@ -89,7 +88,7 @@ def make_plan(obs: Observations, devices: Devices) -> tuple[Plan, Cost]:
         size=size,
         place=place,
         camera_at=camera_at,
-        device=device,
+        device=np.repeat(np.arange(len(sizes)), sizes).astype(np.int32),
         piece_ptr=piece_ptr,
         piece_obs=piece_obs,
         tile=tile,
@@ -100,7 +99,9 @@ def make_plan(obs: Observations, devices: Devices) -> tuple[Plan, Cost]:
         row_ptr=_counts_to_ptr(np.bincount(i[below], minlength=N)),
         row_col=j[below].astype(np.int32),
     )
-    return plan, Cost(420.0 * float(pairs.sum()), _factor_flops(filled, 9 * size), 8.0 * (9 * size) ** 2 * len(i))
+    return plan, Cost(
+        420.0 * float(pairs.sum()), _factor_flops(filled, 9 * size), 8.0 * (9 * size) ** 2 * len(i)
+    )
 
 
 def _best_order(adjacent: Bools, size: int) -> tuple[np.ndarray, Bools]:
@@ -116,7 +117,7 @@ def _best_order(adjacent: Bools, size: int) -> tuple[np.ndarray, Bools]:
         candidates.append(reverse_cuthill_mckee(graph, symmetric_mode=True))
         if graph.nnz:
             _, inverse = pymetis.nested_dissection(
-                xadj=graph.indptr.tolist(), adjncy=graph.indices.tolist()
+                pymetis.CSRAdjacency(graph.indptr.tolist(), graph.indices.tolist())
             )
             candidates.append(np.argsort(inverse))
     filled = [_fill(adjacent[np.ix_(order, order)], size) for order in candidates]

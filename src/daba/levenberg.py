@@ -95,9 +95,7 @@ class Levenberg:
             predicted, iterations = self.propose(trying)
             result.pcg_iterations += iterations
             result.retries += int(trying.sum()) if attempt else 0
-            state.retract(
-                *x, self.step_c, self.step_l, trying, *self.shard.devices[2:], *trial
-            )
+            state.retract(*x, self.step_c, self.step_l, trying, *self.shard.devices[2:], *trial)
             value = self.objective(trial, trying)
             actual = start - value[:, 0] - surrogate.value(trial, trying)
             with np.errstate(invalid="ignore", divide="ignore"):
@@ -118,6 +116,8 @@ class Levenberg:
         wider = self.radius / np.maximum(1 / 3, 1 - (2 * np.where(good, gain, 0.5) - 1) ** 3)
         failed = tried & ~good
         self.radius = np.where(
-            good, np.minimum(wider, LARGEST_RADIUS), np.where(failed, self.radius / self.shrink, self.radius)
+            good,
+            np.minimum(wider, LARGEST_RADIUS),
+            np.where(failed, self.radius / self.shrink, self.radius),
         )
         self.shrink = np.where(good, 2.0, np.where(failed, 2.0 * self.shrink, self.shrink))

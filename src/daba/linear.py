@@ -43,13 +43,22 @@ class Pcg:
         self, system: System, D: Floats, V_inv: Floats, rhs: Floats, active: Bools, x: Floats
     ) -> tuple[Bools, int]:
         obs, devices = self.shard.intra, self.shard.devices
-        schur.schur_diagonal(
-            obs, system, D, V_inv, active, devices.camera_tasks, self.factors
-        )
+        schur.schur_diagonal(obs, system, D, V_inv, active, devices.camera_tasks, self.factors)
         pcg.factor_blocks(self.factors, devices.camera_tasks, active)
         count = pcg.solve(
-            obs, system, D, V_inv, self.factors, rhs, active, devices.camera_ptr,
-            devices.camera_tasks, devices.point_tasks, self.buffers, self.limits, x
+            obs,
+            system,
+            D,
+            V_inv,
+            self.factors,
+            rhs,
+            active,
+            devices.camera_ptr,
+            devices.camera_tasks,
+            devices.point_tasks,
+            self.buffers,
+            self.limits,
+            x,
         )
         return active, int(count.sum())
 

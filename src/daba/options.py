@@ -46,6 +46,9 @@ class Options:
     momentum_clip: float | None = None
     """Most that a point is extrapolated, as a share of its distance to its cameras; by default
     0.01 with refinement and no limit without."""
+    momentum_reset: bool | None = None
+    """Start a device's momentum anew when its step goes back on it; by default with refinement
+    and not without."""
 
     linear_solver: Literal["auto", "pcg", "direct"] = "auto"
     """How the reduced camera system is solved: conjugate gradients, a direct factorization, or
@@ -105,7 +108,9 @@ class Options:
         need(0 <= self.lm_gain < 1, "lm_gain must lie in [0, 1)")
         need(self.pcg_iterations >= 1, "pcg_iterations must be at least 1")
         need(self.pcg_forcing >= 0 and self.pcg_residual >= 0, "pcg tolerances must be >= 0")
-        need(self.function_tolerance >= 0 and self.gradient_tolerance >= 0, "tolerances must be >= 0")
+        need(
+            self.function_tolerance >= 0 and self.gradient_tolerance >= 0, "tolerances must be >= 0"
+        )
 
     @property
     def centralized(self) -> bool:
@@ -124,6 +129,10 @@ class Options:
         if self.momentum_clip is not None:
             return self.momentum_clip
         return np.inf if self.refine == "none" else 0.01
+
+    @property
+    def resets(self) -> bool:
+        return self.refine != "none" if self.momentum_reset is None else self.momentum_reset
 
     def to_dict(self) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}

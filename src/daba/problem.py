@@ -174,7 +174,7 @@ class Problem:
         C, P, K = self.num_cameras, self.num_points, self.num_observations
         if C == 0 or P == 0 or K == 0:
             raise DabaError(f"empty problem: {C} cameras, {P} points, {K} observations")
-        shapes = {
+        shapes: dict[str, tuple[np.ndarray, tuple[int, ...]]] = {
             "cameras": (self.cameras, (C, CAMERA_RECORD)),
             "points": (self.points, (P, 3)),
             "camera_index": (self.camera_index, (K,)),

@@ -96,7 +96,10 @@ class Result:
                 f"(median {self.pixel_error.median:.3g})",
             ),
             ("iterations", f"{made} in {last.seconds:.2f} s{per}"),
-            ("linear solver", f"{self.linear_solver}, {total[1]} PCG iterations, {total[2]} retries"),
+            (
+                "linear solver",
+                f"{self.linear_solver}, {total[1]} PCG iterations, {total[2]} retries",
+            ),
             ("stopped", self.reason),
         ]
         if method == "daba":

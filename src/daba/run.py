@@ -92,7 +92,7 @@ def _options(
 def _loop(
     solver: Solver, history: list[Iteration], begin: float, callback: Callback | None
 ) -> tuple[bool, str]:
-    """Iterate until there is a reason to stop; returns whether it is convergence, and the reason."""
+    """Iterate until there is a reason to stop; returns whether it converged, and the reason."""
     options = solver.options
     idle = 0
     try:
@@ -172,8 +172,13 @@ def compile_kernels() -> None:
     centers = rng.normal(size=(3, 3))
     ray = points[point] - centers[camera]
     tiny = Problem.from_arrays(
-        np.tile(np.eye(3), (3, 1, 1)), centers, points + 0.01, camera, point,
-        500 * ray[:, :2] / ray[:, 2:], 500.0,
+        np.tile(np.eye(3), (3, 1, 1)),
+        centers,
+        points + 0.01,
+        camera,
+        point,
+        500 * ray[:, :2] / ray[:, 2:],
+        500.0,
     )
     for linear_solver in ("direct", "pcg"):
         options = Options(devices=2, refine="sweep", linear_solver=linear_solver, restart_ratio=1.0)

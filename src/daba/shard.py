@@ -72,8 +72,9 @@ def make_shard(problem: Problem, partition: Partition) -> Shard:
     point = _inverse(point_order)[problem.point_index]
     camera_ptr = _pointers(partition.camera_device, S)
     point_ptr = _pointers(partition.point_device, S)
-    inter = partition.camera_device[problem.camera_index] != (
-        partition.point_device[problem.point_index]
+    inter = (
+        partition.camera_device[problem.camera_index]
+        != (partition.point_device[problem.point_index])
     )
     by_camera = np.bincount(camera, minlength=problem.num_cameras)
     by_point = np.bincount(point, minlength=problem.num_points)
@@ -83,7 +84,10 @@ def make_shard(problem: Problem, partition: Partition) -> Shard:
         camera_order=camera_order,
         point_order=point_order,
         devices=Devices(
-            camera_ptr, point_ptr, make_tasks(camera_ptr, by_camera), make_tasks(point_ptr, by_point)
+            camera_ptr,
+            point_ptr,
+            make_tasks(camera_ptr, by_camera),
+            make_tasks(point_ptr, by_point),
         ),
         intra=_observations(problem, camera, point, np.flatnonzero(~inter), sizes),
         inter=_observations(problem, camera, point, np.flatnonzero(inter), sizes),
@@ -103,8 +107,8 @@ def make_tasks(device_ptr: np.ndarray, work: np.ndarray) -> Tasks:
         inner = np.clip(np.searchsorted(done, goals), lo, hi)
         cuts.append(np.concatenate([inner, [hi]]).astype(np.int64))
         owners.append(np.full(count, device, np.int32))
-    device = np.concatenate(owners)
-    return Tasks(np.concatenate(cuts), device, _pointers(device, len(device_ptr) - 1))
+    owner = np.concatenate(owners)
+    return Tasks(np.concatenate(cuts), owner, _pointers(owner, len(device_ptr) - 1))
 
 
 def _observations(

@@ -32,7 +32,7 @@ class Solver:
         self.intra = self.levenberg.objective(self.x, self.all)
         self.inter = self.surrogate.rebase(self.x)
         F = self.intra[:, 0] + self.surrogate.value(self.x, self.all)
-        self.nesterov = Nesterov(shard, self.x, options.clip)
+        self.nesterov = Nesterov(shard, self.x, options.clip, options.resets)
         self.metrics = RestartMetrics(
             F, F * options.restart_ratio, F, options.eta, options.eta_growth
         )
@@ -69,7 +69,7 @@ class Solver:
             # Exchange with neighbours, F^α = E^α + ΔE^α(x⁺ | x)
             F = E + self.slack(step.x, x)
             metrics.update(E, F + self.refine(step))
-            self.nesterov.advance(x)
+            self.nesterov.advance(x, step.x, self.levenberg.system)
         else:
             self.refine(step)
         self.x, self.intra = step.x, step.intra
@@ -103,8 +103,10 @@ class Solver:
         devices = self.shard.devices
         square_c = np.square(x.cameras - base.cameras).sum(axis=1)
         square_l = np.square(x.points - base.points).sum(axis=1)
-        return 0.5 * self.options.xi * (
-            _sum_by(square_c, devices.camera_ptr) + _sum_by(square_l, devices.point_ptr)
+        return (
+            0.5
+            * self.options.xi
+            * (_sum_by(square_c, devices.camera_ptr) + _sum_by(square_l, devices.point_ptr))
         )
 
     def refine(self, step: Step) -> Floats:

@@ -33,12 +33,28 @@ class Surrogate:
         devices, obs, loss = self.shard.devices, self.shard.inter, self.loss
         m = self.moments
         kernels.build_points(
-            obs, *base, devices.point_tasks, loss.kind, loss.radius, self.split,
-            m.points, m.A, m.b, m.c_l,
+            obs,
+            *base,
+            devices.point_tasks,
+            loss.kind,
+            loss.radius,
+            self.split,
+            m.points,
+            m.A,
+            m.b,
+            m.c_l,
         )
         return kernels.build_cameras(
-            obs, *base, devices.camera_tasks, loss.kind, loss.radius, self.split,
-            m.cameras, m.M, m.G, m.c,
+            obs,
+            *base,
+            devices.camera_tasks,
+            loss.kind,
+            loss.radius,
+            self.split,
+            m.cameras,
+            m.M,
+            m.G,
+            m.c,
         )
 
     def value(self, x: State, active: Bools) -> Floats:

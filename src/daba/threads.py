@@ -32,7 +32,7 @@ def set_threads(threads: int | None) -> int:
                 os.environ["NUMBA_NUM_THREADS"] = str(threads)
     import numba
 
-    most = numba.config.NUMBA_NUM_THREADS
+    most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
     wanted = most if threads is None else threads
     if wanted > most:
         raise DabaError(

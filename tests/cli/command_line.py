@@ -44,7 +44,10 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str | Path) -> Outcome:
 def start(*argv: str | Path, **options: object) -> subprocess.Popen[str]:
     """Start `daba ARGV` as a process of its own."""
     source = str(Path(daba.__file__).parents[1])
-    environment = os.environ | {"PYTHONPATH": source, "PYTHONWARNINGS": "error,ignore::DeprecationWarning"}
+    environment = os.environ | {
+        "PYTHONPATH": source,
+        "PYTHONWARNINGS": "error,ignore::DeprecationWarning",
+    }
     return subprocess.Popen(
         [sys.executable, "-m", "daba", *map(str, argv)],
         stdout=subprocess.PIPE,

@@ -144,9 +144,7 @@ def changed(problem: Problem, keep: np.ndarray) -> Problem:
 
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("devices", ["1", "3"])
-def test_odd_problems_are_reported_and_solved(
-    devices: str, tmp_path: Path, capsys: Capsys
-) -> None:
+def test_odd_problems_are_reported_and_solved(devices: str, tmp_path: Path, capsys: Capsys) -> None:
     problem = small_scene()
     cam, pt = problem.camera_index, problem.point_index
     once = (pt != 5) | (np.cumsum(pt == 5) == 1)  # point 5 has one observation
@@ -166,6 +164,7 @@ def test_odd_problems_are_reported_and_solved(
     assert solution.objective() < odd.objective()
 
 
+@pytest.mark.usefixtures("compiled")
 def test_no_iterations(scene: Path, tmp_path: Path, capsys: Capsys) -> None:
     argv = ("solve", scene, "--iterations", "0", "--plot", tmp_path / "p.svg")
     outcome = run(capsys, *argv, "--output", tmp_path / "s.npz")
@@ -213,6 +212,7 @@ def test_version(capsys: Capsys) -> None:
         assert run(capsys, argv).out == f"daba {daba.__version__}\n"
 
 
+@pytest.mark.usefixtures("compiled")
 def test_nothing_else_is_left_behind(scene: Path, tmp_path: Path, capsys: Capsys) -> None:
     argv = ("solve", scene, "--iterations", "0", "--output", tmp_path / "s.ply")
     assert run(capsys, *argv, "--history", tmp_path / "h.json").code == 0

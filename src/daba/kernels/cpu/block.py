@@ -123,7 +123,11 @@ def prefetch(typingctx, matrix, row):
         start = builder.gep(base, [builder.mul(args[1], stride)])
         word, small = args[1].type, _INT
         kind = ir.FunctionType(ir.VoidType(), [base.type, small, small, small])
-        name = "llvm.prefetch.p0i8" if not getattr(base.type, "is_opaque", False) else "llvm.prefetch.p0"
+        name = (
+            "llvm.prefetch.p0i8"
+            if not getattr(base.type, "is_opaque", False)
+            else "llvm.prefetch.p0"
+        )
         function = cgutils.get_or_insert_function(builder.module, kind, name)
         for line in range(3):
             at = builder.gep(start, [word(64 * line)])

@@ -9,7 +9,7 @@ from numba import prange
 
 from daba.kernels.cpu import formulas
 from daba.kernels.cpu.binding import inline, kernel
-from daba.kernels.cpu.objective import sum_tasks
+from daba.kernels.cpu.tasks import sum_tasks
 
 error = formulas.error
 penalty = formulas.penalty

@@ -6,22 +6,15 @@ import numpy as np
 from numba import prange
 
 from daba.kernels.cpu import formulas
-from daba.kernels.cpu.binding import inline, kernel
+from daba.kernels.cpu.binding import kernel
 from daba.kernels.cpu.block import AHEAD, PACKED, add_block, prefetch, unpack
+from daba.kernels.cpu.tasks import sum_tasks
 
 error = formulas.error
 penalty = formulas.penalty
 normal_basis = formulas.normal_basis
 derivative_row = formulas.derivative_row
 majorization_gap = formulas.majorization_gap
-
-
-@inline
-def sum_tasks(partial, tasks, out):
-    """Sum what the tasks of each device found, in the order of the tasks."""
-    for a in range(len(out)):
-        for t in range(tasks.device_ptr[a], tasks.device_ptr[a + 1]):
-            out[a] += partial[t]
 
 
 @kernel

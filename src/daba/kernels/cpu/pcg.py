@@ -71,9 +71,7 @@ def dot(x, y, first, last):
 
 
 @serial
-def solve(
-    obs, system, D, V_inv, factors, rhs, active, ptr, tasks_c, tasks, buffers, limits, x
-):
+def solve(obs, system, D, V_inv, factors, rhs, active, ptr, tasks_c, tasks, buffers, limits, x):
     """x ≈ S⁻¹ rhs on the active devices; returns the iterations each device needed.
 
     A device stops when k (Q_k − Q_{k−1}) / Q_k < `forcing`, where Q = ½xᵀSx − xᵀrhs is what CG

@@ -11,7 +11,7 @@ from numba import prange
 
 from daba.kernels.cpu import formulas
 from daba.kernels.cpu.binding import inline, kernel
-from daba.kernels.cpu.objective import sum_tasks
+from daba.kernels.cpu.tasks import sum_tasks
 from daba.kernels.cpu.state import exponential, multiply3, project_rotation
 
 error = formulas.error
