@@ -9,7 +9,7 @@ TOOLS   := $(VENV)/.tools
 DEVICES ?= 8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format pytest kernels picture bench-ceres clean
+.PHONY: help setup demo test lint format pytest kernels picture bench-ceres bench-scaling clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -70,10 +70,14 @@ export PICTURE
 picture: $(STAMP)  ## Make docs/scene.png, the picture of the README, again
 	$(BIN)/python -c "$$PICTURE"
 
-bench-ceres: $(STAMP)  ## Compare with Ceres (needs a C++ compiler and libceres-dev)
-	$(BIN)/python benchmarks/bench_ceres.py
+bench-ceres: $(STAMP)  ## Compare with Ceres (needs cmake, a C++ compiler and libceres-dev)
+	@$(MAKE) --no-print-directory -C benchmarks/ceres build
+	$(BIN)/python benchmarks/bench_ceres.py $(ARGS)
+
+bench-scaling: $(STAMP)  ## Time and memory up to 5 million observations, 4 to 32 devices
+	$(BIN)/python benchmarks/scaling.py --plot benchmarks/scaling.png $(ARGS)
 
 clean:  ## Remove everything that make has made
-	rm -rf $(VENV) demo build dist src/*.egg-info benchmarks/ceres/build
+	rm -rf $(VENV) demo build dist src/*.egg-info benchmarks/ceres/build benchmarks/results
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +

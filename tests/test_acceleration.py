@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
 from daba.acceleration import Nesterov, RestartMetrics
+from daba.kernels.cpu.types import System
 from daba.problem import Floats
 from daba.shard import State
 from helpers import random_problem, random_rotations, rng, scattered, shard_of, state_of
@@ -27,9 +28,9 @@ def nearest_rotation(M: Floats) -> Floats:
 
 
 def nesterov(x: State, last: State, s: float, clip: float = np.inf) -> Nesterov:
-    found = Nesterov(SHARD, x, clip)
-    found.advance(last)
-    found.s = s
+    found = Nesterov(SHARD, x, clip, reset=False)
+    found.last = last
+    found.s[:] = s
     return found
 
 
@@ -39,8 +40,8 @@ def momentum(s: float) -> float:
 
 def test_the_sequence_is_nesterovs() -> None:
     x = SHARD.state()
-    found = Nesterov(SHARD, x, np.inf)
-    assert found.s == 1.0
+    found = Nesterov(SHARD, x, np.inf, reset=False)
+    assert (found.s == 1.0).all()
     expected = [1.6180339887498949, 2.1935270853310539, 2.7497913401204452]
     for k in range(200):
         before = found.s
@@ -48,7 +49,32 @@ def test_the_sequence_is_nesterovs() -> None:
         assert found.s**2 - found.s == pytest.approx(before**2, rel=1e-12)
         if k < len(expected):
             assert found.s == pytest.approx(expected[k], rel=1e-13)
-    assert 0.97 < momentum(found.s) < 1.0
+    assert 0.97 < momentum(float(found.s[0])) < 1.0
+
+
+def test_momentum_starts_anew_only_on_the_device_that_overshot() -> None:
+    """x̄ lies ahead of both devices; one steps on from there, the other turns back."""
+    x, last = SHARD.state(), SHARD.state()
+    last.points[:] -= 1.0
+    found = Nesterov(SHARD, x, np.inf, reset=True)
+    found.last, found.s[:] = last, 10.0
+    found.extrapolate(x)
+    new = found.x_bar.copy()
+    split = SHARD.devices.point_ptr[1]
+    new.points[:split] += 0.1  # beyond x̄: on the way
+    new.points[split:] -= 0.3  # behind x̄, though ahead of x: it went too far
+    C, P = len(x.cameras), len(x.points)
+    system = System(
+        J=np.zeros((0, 20)),
+        U=np.tile(np.eye(9), (C, 1, 1)),
+        V=np.tile([1.0, 0.0, 0.0, 1.0, 0.0, 1.0], (P, 1)),
+        g_c=np.zeros((C, 9)),
+        g_l=np.zeros((P, 3)),
+        reach=np.zeros(P),
+    )
+    found.advance(x, new, system)
+    assert found.s[0] > 10.0
+    assert found.s[1] == 1.0
 
 
 def test_the_first_extrapolation_goes_nowhere() -> None:
@@ -124,7 +150,7 @@ def test_a_point_that_no_camera_sees_can_be_extrapolated() -> None:
     )
     shard = shard_of(problem, 2)
     x = shard.state()
-    x_bar = Nesterov(shard, x, 0.01).extrapolate(x)
+    x_bar = Nesterov(shard, x, 0.01, reset=False).extrapolate(x)
     assert np.isfinite(x_bar.points).all()
 
 

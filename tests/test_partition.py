@@ -54,7 +54,8 @@ def test_the_same_seed_gives_the_same_partition() -> None:
 def test_devices_have_about_equal_shares_of_the_observations(devices: int) -> None:
     partition = make_partition(CITY, devices)
     load = np.bincount(partition.camera_device[CITY.camera_index], minlength=devices)
-    assert load.max() / load.mean() < 1.3
+    heaviest = np.bincount(CITY.camera_index).max()  # a camera cannot be cut in two
+    assert load.max() < 1.2 * load.mean() + heaviest
 
 
 def test_the_cut_is_far_smaller_than_a_random_one() -> None:

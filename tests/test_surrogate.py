@@ -177,6 +177,7 @@ def empty_system(shard: Shard) -> System:
         V=np.zeros((P, 6)),
         g_c=np.zeros((C, 9)),
         g_l=np.zeros((P, 3)),
+        reach=np.zeros(P),
     )
 
 

@@ -42,7 +42,8 @@ class Plan(NamedTuple):
 class Cost(NamedTuple):
     """What forming, factoring and storing S takes."""
 
-    pair_flops: float
+    pairs: float
+    """Pairs of observations of one point, each of which adds a block."""
     factor_flops: float
     bytes: float
 
@@ -100,7 +101,7 @@ def make_plan(obs: Observations, devices: Devices) -> tuple[Plan, Cost]:
         row_col=j[below].astype(np.int32),
     )
     return plan, Cost(
-        420.0 * float(pairs.sum()), _factor_flops(filled, 9 * size), 8.0 * (9 * size) ** 2 * len(i)
+        float(pairs.sum()), _factor_flops(filled, 9 * size), 16.5 * (9 * size) ** 2 * len(i)
     )
 
 

@@ -14,7 +14,7 @@ from daba.options import Options
 from daba.shard import Shard, State
 from daba.surrogate import Surrogate
 
-SMALLEST_RADIUS, LARGEST_RADIUS = 1e-32, 1e16
+SMALLEST_RADIUS, LARGEST_RADIUS = 1e-32, 1e10
 
 
 @dataclass
@@ -43,6 +43,7 @@ class Levenberg:
             V=np.empty((P, 6)),
             g_c=np.empty((C, 9)),
             g_l=np.empty((P, 3)),
+            reach=np.empty(P),
         )
         self.D = np.zeros((C, 9, 9))
         self.V_inv = np.zeros((P, 6))
@@ -62,7 +63,15 @@ class Levenberg:
         """Gauss–Newton system of E^α at x."""
         loss, devices, s = self.options.loss, self.shard.devices, self.system
         passes.linearize_points(
-            self.shard.intra, *x, devices.point_tasks, loss.kind, loss.radius, s.J, s.V, s.g_l
+            self.shard.intra,
+            *x,
+            devices.point_tasks,
+            loss.kind,
+            loss.radius,
+            s.J,
+            s.V,
+            s.g_l,
+            s.reach,
         )
         passes.linearize_cameras(self.shard.intra, devices.camera_tasks, s.J, s.U, s.g_c)
         surrogate.add_to(self.system, x)
@@ -104,12 +113,15 @@ class Levenberg:
             state.choose(good, *trial, *self.shard.devices[2:], *result.x)
             result.intra[good] = value[good]
             result.moved |= good
-            self._adapt(trying, good, gain)
-            # nothing left to gain on a device whose model promises less than rounding
-            trying &= ~good & ~(predicted <= 1e-16 * start) | (trying & (predicted == -np.inf))
-            trying &= self.radius > SMALLEST_RADIUS
+            # a device whose model promises less than rounding has nothing left to gain; a negative
+            # promise comes of steps cut to a point's reach, and shorter steps may still help
+            spent = trying & ~good & (predicted >= 0) & (predicted <= 1e-16 * start)
+            self._adapt(trying & ~spent, good, gain)
+            trying &= ~good & ~spent & (self.radius > SMALLEST_RADIUS)
             if not trying.any():
                 break
+        stayed = active & ~result.moved
+        self.shrink[stayed] = 2.0  # the next base is another: begin gently
         return result
 
     def _adapt(self, tried: Bools, good: Bools, gain: Floats) -> None:

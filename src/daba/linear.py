@@ -15,9 +15,12 @@ from daba.shard import Shard
 
 MOST_CAMERAS_FOR_PLAN = 6000
 """Beyond this no direct solution is considered: the plan alone is quadratic in cameras."""
-EXPECTED_PCG_ITERATIONS = 40
-FLOPS_PER_PRODUCT = 200.0
-"""Of one observation in one S·v, weighed by how much slower than BLAS they run."""
+SECONDS_PER_PAIR = 30e-9
+SECONDS_PER_FLOP = 2e-11
+SECONDS_PER_PRODUCT = 11e-9
+"""Of one thread of a current CPU: to add a block to S, in factoring it, and of one observation in
+one S·v. Only their ratios matter here."""
+EXPECTED_PCG_ITERATIONS = 30
 
 
 class LinearSolver(Protocol):
@@ -97,7 +100,6 @@ def make_linear_solver(shard: Shard, options: Options) -> LinearSolver:
 
 
 def _direct_pays(cost: Cost, observations: int) -> bool:
-    # formed block by block, S costs about twice as much per flop as a factorization in BLAS
-    direct = 2 * cost.pair_flops + cost.factor_flops
-    iterative = FLOPS_PER_PRODUCT * 4 * observations * EXPECTED_PCG_ITERATIONS
-    return direct < iterative and cost.bytes < max(512e6, 64.0 * observations)
+    direct = SECONDS_PER_PAIR * cost.pairs + SECONDS_PER_FLOP * cost.factor_flops
+    iterative = SECONDS_PER_PRODUCT * observations * EXPECTED_PCG_ITERATIONS
+    return direct < max(iterative, 1e-3) and cost.bytes < max(256e6, 48.0 * observations)

@@ -24,7 +24,7 @@ class Options:
     """Most iterations to make; by default 1000, or 100 for lm."""
     loss: Loss = field(default_factory=Trivial)
     """Robust loss, for example `daba.Huber(32.0)`."""
-    refine: Literal["none", "points", "sweep"] = "points"
+    refine: Literal["none", "points", "sweep"] = "sweep"
     """How the boundary between devices is treated after each step: none is the paper's method;
     points moves each shared point to lower the true objective; sweep moves points, cameras and
     points again, for twice the bytes."""

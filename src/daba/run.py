@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from daba.result import Iteration, Result
 from daba.threads import one_blas_thread, set_threads
 
 if TYPE_CHECKING:
+    from daba.shard import State
     from daba.solver import Solver
 
 Callback = Callable[[Iteration], Any]
@@ -57,9 +59,9 @@ def solve(
     with one_blas_thread():
         solver = Solver(make_shard(problem, partition), options)
         history = [_record(solver, 0, begin)]
-        converged, reason = _loop(solver, history, begin, callback)
+        x, converged, reason = _loop(solver, history, begin, callback)
     return Result(
-        problem=solver.shard.to_problem(solver.x),
+        problem=solver.shard.to_problem(x),
         start=problem,
         options=options,
         history=history,
@@ -91,31 +93,43 @@ def _options(
 
 def _loop(
     solver: Solver, history: list[Iteration], begin: float, callback: Callback | None
-) -> tuple[bool, str]:
-    """Iterate until there is a reason to stop; returns whether it converged, and the reason."""
-    options = solver.options
+) -> tuple[State, bool, str]:
+    """Iterate until there is a reason to stop; returns the estimate that belongs to the last entry
+    of the history, whether it has converged, and the reason."""
+    x = solver.x
     idle = 0
     try:
-        if callback is not None and callback(history[0]) is True:
-            return False, "the callback asked to stop"
-        while True:
-            if (stop := _tolerance_met(solver, history)) is not None:
-                return True, stop
-            if idle == 2:
-                return True, "no step lowers the objective any further"
-            if history[-1].iteration >= options.most_iterations:
-                return False, f"reached the limit of {options.most_iterations} iterations"
-            if options.max_seconds is not None and history[-1].seconds >= options.max_seconds:
-                return False, f"reached the time limit of {options.max_seconds:g} s"
+        while (stop := _reason_to_stop(solver, history, idle, callback)) is None:
             solver.iterate()
+            if solver.options.check:
+                solver.check()
             idle = 0 if solver.moved else idle + 1
-            history.append(_record(solver, len(history), begin))
-            if not np.isfinite(history[-1].objective):
+            entry = _record(solver, len(history), begin)
+            if not np.isfinite(entry.objective):
                 raise DabaError("the objective is not finite: the problem is numerically broken")
-            if callback is not None and callback(history[-1]) is True:
-                return False, "the callback asked to stop"
+            history.append(entry)
+            x = solver.x
     except KeyboardInterrupt:
-        return False, "interrupted"
+        stop = False, "interrupted"
+    return x, *stop
+
+
+def _reason_to_stop(
+    solver: Solver, history: list[Iteration], idle: int, callback: Callback | None
+) -> tuple[bool, str] | None:
+    """Whether the solve has converged and why it ends here; None to go on."""
+    options, last = solver.options, history[-1]
+    if callback is not None and callback(last) is True:
+        return False, "the callback asked to stop"
+    if (met := _tolerance_met(solver, history)) is not None:
+        return True, met
+    if idle == 2:
+        return True, "no step lowers the objective any further"
+    if last.iteration >= options.most_iterations:
+        return False, f"reached the limit of {options.most_iterations} iterations"
+    if options.max_seconds is not None and last.seconds >= options.max_seconds:
+        return False, f"reached the time limit of {options.max_seconds:g} s"
+    return None
 
 
 def _tolerance_met(solver: Solver, history: list[Iteration]) -> str | None:
@@ -158,11 +172,22 @@ def _record(solver: Solver, iteration: int, begin: float) -> Iteration:
 
 def compile_kernels() -> None:
     """Compile every kernel if no earlier run has, so that no solve is timed with it."""
-    from daba.kernels.cpu import binding
+    from daba.kernels.cpu.binding import COMPLETE
 
-    if binding.is_compiled():
+    if COMPLETE.exists() or compile_kernels in _done:
         return
     print("daba: compiling the kernels, once; this takes about a minute", file=sys.stderr)
+    _try_everything()
+    _done.add(compile_kernels)
+    with contextlib.suppress(OSError):  # nowhere to keep them: they last as long as the process
+        COMPLETE.touch()
+
+
+_done: set[Any] = set()
+
+
+def _try_everything() -> None:
+    """Run every kernel on a tiny problem."""
     from daba.shard import make_shard
     from daba.solver import Solver
 
@@ -180,8 +205,13 @@ def compile_kernels() -> None:
         500 * ray[:, :2] / ray[:, 2:],
         500.0,
     )
-    for linear_solver in ("direct", "pcg"):
-        options = Options(devices=2, refine="sweep", linear_solver=linear_solver, restart_ratio=1.0)
-        Solver(make_shard(tiny, make_partition(tiny, 2)), options).iterate()
-    options = Options(devices=2, refine="none")
-    Solver(make_shard(tiny, make_partition(tiny, 2)), options).iterate()
+    shard = make_shard(tiny, make_partition(tiny, 2))
+    base = Options(devices=2, restart_ratio=1.0)
+    changes: list[dict[str, Any]] = [
+        {"linear_solver": "direct"},
+        {"linear_solver": "pcg"},
+        {"refine": "none"},
+    ]
+    for change in changes:
+        with one_blas_thread():
+            Solver(shard, replace(base, **change)).iterate()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from daba.acceleration import Nesterov, RestartMetrics
+from daba.errors import DabaError
 from daba.kernels.cpu import objective as passes
 from daba.kernels.cpu import refine, state
 from daba.kernels.cpu.types import Bools, Floats
@@ -38,6 +39,7 @@ class Solver:
         )
         self.restarts = self.pcg_iterations = self.retries = 0
         self.moved = True
+        self.checked = (self.objective, self.metrics.F_bar.copy())
 
     @property
     def objective(self) -> float:
@@ -77,6 +79,28 @@ class Solver:
         self.restarts = int(restart.sum())
         self.pcg_iterations, self.retries = step.pcg_iterations, step.retries
         self.moved = bool(step.moved.any())
+
+    def check(self) -> None:
+        """Raise `DabaError` if a guarantee of the method does not hold at this iteration.
+
+        DABA: ΣF^α = F, F^α ≤ E^α ≤ F̄^α of the iteration before, F̄^α not rising (Lemma 1). DUBA and
+        LM: F not rising.
+        """
+        F, before, metrics = self.objective, self.checked, self.metrics
+        if self.accelerated:
+            scale = 1e-9 * F
+            broken = {
+                "ΣF^α = F": abs(metrics.F.sum() - F) > scale,
+                "F^α ≤ E^α": bool((metrics.F > metrics.E + scale).any()),
+                "E^α ≤ F̄^α": bool((metrics.E > before[1] + scale).any()),
+                "F̄^α never rises": bool((metrics.F_bar > before[1] + scale).any()),
+            }
+        else:
+            broken = {"F never rises": before[0] * (1 + 1e-12) < F}
+        self.checked = (F, metrics.F_bar.copy())
+        if any(broken.values()):
+            names = ", ".join(name for name, failed in broken.items() if failed)
+            raise DabaError(f"a guarantee of the method failed in rounding or in code: {names}")
 
     def gradient_norm(self) -> float:
         """Largest entry of the gradient of F; the surrogate's is the same at its base (Prop. 1)."""

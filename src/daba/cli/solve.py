@@ -29,7 +29,7 @@ GROUPS = {
         "function_tolerance", "gradient_tolerance", "patience", "max_seconds", "check",
     ),
     "surrogate and restart": (
-        "xi", "split", "eta", "eta_growth", "restart_ratio", "momentum_clip",
+        "xi", "split", "eta", "eta_growth", "restart_ratio", "momentum_clip", "momentum_reset",
     ),
     "linear solver": ("linear_solver", "pcg_forcing", "pcg_residual", "pcg_iterations"),
     "trust region": ("lm_radius", "lm_tries", "lm_gain"),

@@ -6,7 +6,7 @@ A camera `c` is anything indexable by 0…14 (R row by row, t, d), a point `l` b
 """
 
 if "jit" not in globals():
-    from daba.kernels.arithmetic import exp, jit, log1p, sqrt, where
+    from daba.kernels.arithmetic import exp, expm1, jit, log1p, sqrt, where
 
 TRIVIAL, HUBER, WELSCH, CAUCHY, GEMAN_MCCLURE, SOFT_L1 = range(6)
 
@@ -22,9 +22,7 @@ def rho(kind, radius, s):
         root = sqrt(where(x > 1.0, x, 1.0))
         return where(x > 1.0, a2 * (2.0 * root - 1.0), s), 1.0 / root
     if kind == WELSCH:
-        y = exp(-x)
-        # 1 − exp(−x) loses its digits for small x; its series does not
-        return where(x < 1e-4, s * (1.0 - 0.5 * x * (1.0 - x / 3.0)), a2 * (1.0 - y)), y
+        return -a2 * expm1(-x), exp(-x)
     if kind == CAUCHY:
         return a2 * log1p(x), 1.0 / (1.0 + x)
     if kind == GEMAN_MCCLURE:

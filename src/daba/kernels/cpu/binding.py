@@ -33,9 +33,8 @@ def _cache_folder():
 CACHE = _cache_folder()
 
 
-def is_compiled():
-    """Whether an earlier run has left compiled kernels."""
-    return any(CACHE.rglob("*.nbc"))
+COMPLETE = CACHE / "complete"
+"""Exists once every kernel has been compiled."""
 
 
 def _caching():

@@ -16,6 +16,11 @@ normal_basis = formulas.normal_basis
 derivative_row = formulas.derivative_row
 majorization_gap = formulas.majorization_gap
 
+REACH = 0.5
+"""Most that a point moves in one step, as a share of its distance to its nearest camera. A point
+seen under almost no parallax has almost no curvature along its depth, and an unbounded step throws
+it to infinity or behind its cameras, where no gradient brings it back."""
+
 
 @kernel
 def objective(obs, cameras, points, tasks, kind, radius, active):
@@ -41,11 +46,12 @@ def objective(obs, cameras, points, tasks, kind, radius, active):
 
 
 @kernel
-def linearize_points(obs, cameras, points, tasks, kind, radius, J, V, g_l):
-    """Residuals and derivatives of each observation; V and g_l of each point."""
+def linearize_points(obs, cameras, points, tasks, kind, radius, J, V, g_l, reach):
+    """Residuals and derivatives of each observation; V, g_l and reach of each point."""
     for t in prange(len(tasks.device)):
         for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
             v0 = v1 = v2 = v3 = v4 = v5 = 0.0
+            nearest = np.inf
             g0 = g1 = g2 = 0.0
             for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
                 c = cameras[obs.camera[k]]
@@ -54,6 +60,7 @@ def linearize_points(obs, cameras, points, tasks, kind, radius, J, V, g_l):
                 )
                 _, w, _ = penalty(kind, radius, obs.weight[k], ex, ey, ez)
                 root = math.sqrt(w)
+                nearest = min(nearest, dx * dx + dy * dy + dz * dz)
                 ax, ay, az, bx, by, bz = normal_basis(dx, dy, dz)
                 row = derivative_row(c, lam, qx, qy, qz, ax, ay, az)
                 p0 = root * row[3]
@@ -94,6 +101,7 @@ def linearize_points(obs, cameras, points, tasks, kind, radius, J, V, g_l):
                 g0 -= p0 * r0 + q0 * r1
                 g1 -= p1 * r0 + q1 * r1
                 g2 -= p2 * r0 + q2 * r1
+            reach[j] = REACH * math.sqrt(nearest)
             V[j, 0] = v0
             V[j, 1] = v1
             V[j, 2] = v2

@@ -11,8 +11,9 @@ from numba import prange
 
 from daba.kernels.cpu import formulas
 from daba.kernels.cpu.binding import inline, kernel
-from daba.kernels.cpu.tasks import sum_tasks
+from daba.kernels.cpu.objective import REACH
 from daba.kernels.cpu.state import exponential, multiply3, project_rotation
+from daba.kernels.cpu.tasks import sum_tasks
 
 error = formulas.error
 penalty = formulas.penalty
@@ -39,15 +40,18 @@ def point_terms(obs, cameras, l, j, kind, radius):
 
 @inline
 def point_system(obs, cameras, l, j, kind, radius, V, g):
-    """Add Σ w λ² P and −Σ w λ e to V and g; P = I − δδᵀ/|δ|². Returns Σ F_ij."""
+    """Add Σ w λ² P and −Σ w λ e to V and g; P = I − δδᵀ/|δ|². Returns Σ F_ij and min |δ|²."""
     total = 0.0
+    nearest = np.inf
     for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
         ex, ey, ez, lam, dx, dy, dz, _, _, _, _ = error(
             cameras[obs.camera[k]], l, obs.u[k, 0], obs.u[k, 1]
         )
         f, w, _ = penalty(kind, radius, obs.weight[k], ex, ey, ez)
         total += f
-        n = 1.0 / (dx * dx + dy * dy + dz * dz)
+        n = dx * dx + dy * dy + dz * dz
+        nearest = min(nearest, n)
+        n = 1.0 / n
         x = w * lam * lam
         V[0] += x * (1.0 - dx * dx * n)
         V[1] -= x * dx * dy * n
@@ -59,7 +63,7 @@ def point_system(obs, cameras, l, j, kind, radius, V, g):
         g[0] -= x * ex
         g[1] -= x * ey
         g[2] -= x * ez
-    return total
+    return total, nearest
 
 
 @kernel
@@ -77,8 +81,10 @@ def refine_points(intra, inter, cameras, points, tasks, kind, radius):
             V[:] = 0.0
             g[:] = 0.0
             l = points[j]
-            before = point_system(intra, cameras, l, j, kind, radius, V, g)
-            before += point_system(inter, cameras, l, j, kind, radius, V, g)
+            before, near = point_system(intra, cameras, l, j, kind, radius, V, g)
+            more, nearer = point_system(inter, cameras, l, j, kind, radius, V, g)
+            before += more
+            reach = REACH * math.sqrt(min(near, nearer))
             largest = max(V[0], V[3], V[5])
             mu = DAMPING
             for _ in range(TRIES):
@@ -91,9 +97,14 @@ def refine_points(intra, inter, cameras, points, tasks, kind, radius):
                     V[4],
                     V[5] + mu * max(V[5], floor),
                 )
-                new[0] = l[0] - (i0 * g[0] + i1 * g[1] + i2 * g[2])
-                new[1] = l[1] - (i1 * g[0] + i3 * g[1] + i4 * g[2])
-                new[2] = l[2] - (i2 * g[0] + i4 * g[1] + i5 * g[2])
+                x = i0 * g[0] + i1 * g[1] + i2 * g[2]
+                y = i1 * g[0] + i3 * g[1] + i4 * g[2]
+                z = i2 * g[0] + i4 * g[1] + i5 * g[2]
+                length = math.sqrt(x * x + y * y + z * z)
+                clip = reach / length if length > reach else 1.0
+                new[0] = l[0] - clip * x
+                new[1] = l[1] - clip * y
+                new[2] = l[2] - clip * z
                 after = point_terms(intra, cameras, new, j, kind, radius)
                 after += point_terms(inter, cameras, new, j, kind, radius)
                 if after < before:

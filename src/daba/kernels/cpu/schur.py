@@ -5,6 +5,8 @@
 J_l = −J_t (∂e/∂l = −∂e/∂t), so the columns of t in the stored derivatives serve for both.
 """
 
+import math
+
 import numpy as np
 from numba import prange
 
@@ -15,6 +17,27 @@ from daba.kernels.cpu.block import AHEAD, PACKED, add_block, prefetch, unpack
 inverse_symmetric3 = formulas.inverse_symmetric3
 SMALLEST = 1e-6
 """Damping acts on max(diagonal, SMALLEST)."""
+
+
+@inline
+def invert_point(V, mu, out):
+    """out = (V + μ max(diagonal, SMALLEST))⁻¹, upper triangles."""
+    out[0], out[1], out[2], out[3], out[4], out[5] = inverse_symmetric3(
+        V[0] + mu * max(V[0], SMALLEST),
+        V[1],
+        V[2],
+        V[3] + mu * max(V[3], SMALLEST),
+        V[4],
+        V[5] + mu * max(V[5], SMALLEST),
+    )
+
+
+@inline
+def multiply_point(Vi, g, out):
+    """out = V'⁻¹ g."""
+    out[0] = Vi[0] * g[0] + Vi[1] * g[1] + Vi[2] * g[2]
+    out[1] = Vi[1] * g[0] + Vi[3] * g[1] + Vi[4] * g[2]
+    out[2] = Vi[2] * g[0] + Vi[4] * g[1] + Vi[5] * g[2]
 
 
 @kernel
@@ -32,27 +55,8 @@ def damp(system, damping, active, tasks, tasks_l, D, V_inv, z):
         mu = damping[tasks_l.device[t]]
         if active[tasks_l.device[t]]:
             for j in range(tasks_l.ptr[t], tasks_l.ptr[t + 1]):
-                V = system.V[j]
-                i0, i1, i2, i3, i4, i5 = inverse_symmetric3(
-                    V[0] + mu * max(V[0], SMALLEST),
-                    V[1],
-                    V[2],
-                    V[3] + mu * max(V[3], SMALLEST),
-                    V[4],
-                    V[5] + mu * max(V[5], SMALLEST),
-                )
-                x = system.g_l[j, 0]
-                y = system.g_l[j, 1]
-                w = system.g_l[j, 2]
-                V_inv[j, 0] = i0
-                V_inv[j, 1] = i1
-                V_inv[j, 2] = i2
-                V_inv[j, 3] = i3
-                V_inv[j, 4] = i4
-                V_inv[j, 5] = i5
-                z[j, 0] = i0 * x + i1 * y + i2 * w
-                z[j, 1] = i1 * x + i3 * y + i4 * w
-                z[j, 2] = i2 * x + i4 * y + i5 * w
+                invert_point(system.V[j], mu, V_inv[j])
+                multiply_point(V_inv[j], system.g_l[j], z[j])
 
 
 @inline
@@ -167,7 +171,8 @@ def product(obs, system, D, V_inv, v, active, camera_ptr, tasks_c, tasks, buffer
 
 @kernel
 def back_substitute(obs, system, V_inv, step_c, active, tasks_c, tasks, step_l):
-    """step_l = −V'⁻¹ (g_l + Wᵀ step_c); returns the model's decrease −g·δ − ½ δᵀHδ, (S,)."""
+    """step_l = −V'⁻¹ (g_l + Wᵀ step_c), no longer than a point's reach; returns the model's
+    decrease −g·δ − ½ δᵀHδ, (S,)."""
     J = system.J
     partial = np.zeros(len(tasks.device))
     for t in prange(len(tasks.device)):
@@ -193,6 +198,12 @@ def back_substitute(obs, system, V_inv, step_c, active, tasks_c, tasks, step_l):
                 x0 = -(Vi[0] * h0 + Vi[1] * h1 + Vi[2] * h2)
                 x1 = -(Vi[1] * h0 + Vi[3] * h1 + Vi[4] * h2)
                 x2 = -(Vi[2] * h0 + Vi[4] * h1 + Vi[5] * h2)
+                length = math.sqrt(x0 * x0 + x1 * x1 + x2 * x2)
+                if length > system.reach[j]:
+                    clip = system.reach[j] / length
+                    x0 *= clip
+                    x1 *= clip
+                    x2 *= clip
                 step_l[j, 0] = x0
                 step_l[j, 1] = x1
                 step_l[j, 2] = x2

@@ -62,6 +62,8 @@ class System(NamedTuple):
     """Gradient along cameras (C, 9)."""
     g_l: Floats
     """Gradient along points (P, 3)."""
+    reach: Floats
+    """Longest step of each point, (P,)."""
 
 
 class Moments(NamedTuple):
