@@ -36,7 +36,7 @@ demo: $(STAMP)  ## Make a synthetic city, solve it with 8 devices, leave the res
 	    --history demo/history.json --plot demo/convergence.png
 
 kernels: $(STAMP)
-	@$(BIN)/python -c 'import daba.run; daba.run.compile_kernels()'
+	@$(BIN)/python -c 'import daba.warmup; daba.warmup.compile_kernels()'
 
 test: lint pytest  ## Set up and run everything: lint, types and tests
 

@@ -141,11 +141,11 @@ def job(name: str, **settings: Any) -> Any:
 
 def compile_job(threads: int) -> None:
     """Leave every kernel compiled, so that no later job compiles: that takes time and memory."""
-    import daba.run
+    import daba.warmup
     from daba.threads import set_threads
 
     set_threads(threads)
-    daba.run.compile_kernels()
+    daba.warmup.compile_kernels()
     load_kernels(threads)
 
 

@@ -36,8 +36,8 @@ FILES = {
 @pytest.fixture(scope="session")
 def compiled() -> Iterator[None]:
     """Kernels compiled, and BLAS on one thread, as `daba.solve` has it."""
-    from daba.run import compile_kernels
     from daba.threads import one_blas_thread
+    from daba.warmup import compile_kernels
 
     compile_kernels()
     with one_blas_thread():

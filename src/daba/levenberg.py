@@ -35,7 +35,7 @@ class Levenberg:
     def __init__(self, shard: Shard, options: Options) -> None:
         C, P, S = len(shard.camera_order), len(shard.point_order), shard.num_devices
         self.shard, self.options = shard, options
-        self.radius = np.full(S, options.lm_radius)
+        self.radius = np.full(S, options.first_radius)
         self.shrink = np.full(S, 2.0)
         self.system = System(
             J=np.empty((len(shard.intra.camera), 20)),

@@ -60,8 +60,9 @@ class Options:
     pcg_iterations: int = 500
     """… or after this many iterations."""
 
-    lm_radius: float = 1e5
-    """First trust-region radius; damping is its inverse."""
+    lm_radius: float | None = None
+    """First trust-region radius; damping is its inverse. By default 1e5 for lm, and 100 with
+    several devices, where a careful start costs little and keeps points where they belong."""
     lm_tries: int = 10
     """Most attempts at one step before a device stays where it is."""
     lm_gain: float = 1e-3
@@ -103,7 +104,10 @@ class Options:
             self.momentum_clip is None or self.momentum_clip >= 0,
             "momentum_clip must not be negative",
         )
-        need(self.lm_radius > 0, f"lm_radius must be positive, not {self.lm_radius}")
+        need(
+            self.lm_radius is None or self.lm_radius > 0,
+            f"lm_radius must be positive, not {self.lm_radius}",
+        )
         need(self.lm_tries >= 1, "lm_tries must be at least 1")
         need(0 <= self.lm_gain < 1, "lm_gain must lie in [0, 1)")
         need(self.pcg_iterations >= 1, "pcg_iterations must be at least 1")
@@ -123,6 +127,10 @@ class Options:
     @property
     def window(self) -> int:
         return (3 if self.centralized else 20) if self.patience is None else self.patience
+
+    @property
+    def first_radius(self) -> float:
+        return (1e5 if self.centralized else 100.0) if self.lm_radius is None else self.lm_radius
 
     @property
     def clip(self) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +15,7 @@ from daba.partition import Partition, make_partition
 from daba.problem import Problem
 from daba.result import Iteration, Result
 from daba.threads import one_blas_thread, set_threads
+from daba.warmup import compile_kernels
 
 if TYPE_CHECKING:
     from daba.shard import State
@@ -168,50 +167,3 @@ def _record(solver: Solver, iteration: int, begin: float) -> Iteration:
         pcg_iterations=solver.pcg_iterations,
         lm_retries=solver.retries,
     )
-
-
-def compile_kernels() -> None:
-    """Compile every kernel if no earlier run has, so that no solve is timed with it."""
-    from daba.kernels.cpu.binding import COMPLETE
-
-    if COMPLETE.exists() or compile_kernels in _done:
-        return
-    print("daba: compiling the kernels, once; this takes about a minute", file=sys.stderr)
-    _try_everything()
-    _done.add(compile_kernels)
-    with contextlib.suppress(OSError):  # nowhere to keep them: they last as long as the process
-        COMPLETE.touch()
-
-
-_done: set[Any] = set()
-
-
-def _try_everything() -> None:
-    """Run every kernel on a tiny problem."""
-    from daba.shard import make_shard
-    from daba.solver import Solver
-
-    rng = np.random.default_rng(0)
-    points = rng.normal(size=(12, 3)) + [0.0, 0.0, 8.0]
-    camera, point = (i.ravel() for i in np.mgrid[:3, :12])
-    centers = rng.normal(size=(3, 3))
-    ray = points[point] - centers[camera]
-    tiny = Problem.from_arrays(
-        np.tile(np.eye(3), (3, 1, 1)),
-        centers,
-        points + 0.01,
-        camera,
-        point,
-        500 * ray[:, :2] / ray[:, 2:],
-        500.0,
-    )
-    shard = make_shard(tiny, make_partition(tiny, 2))
-    base = Options(devices=2, restart_ratio=1.0)
-    changes: list[dict[str, Any]] = [
-        {"linear_solver": "direct"},
-        {"linear_solver": "pcg"},
-        {"refine": "none"},
-    ]
-    for change in changes:
-        with one_blas_thread():
-            Solver(shard, replace(base, **change)).iterate()

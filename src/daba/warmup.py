@@ -1,0 +1,132 @@
+"""Compile every kernel once, before any clock starts.
+
+Numba compiles on one core. A second process takes the linear solvers and the refinement, which do
+not need the other kernels, and both leave what they compiled in the same cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from daba.options import Options
+from daba.partition import make_partition
+from daba.problem import Problem
+from daba.shard import Shard, make_shard
+from daba.threads import one_blas_thread
+
+_done: list[bool] = []
+
+
+def compile_kernels() -> None:
+    """Compile what no earlier run has; says so on stderr."""
+    from daba.kernels.cpu.binding import COMPLETE
+
+    if _done or COMPLETE.exists():
+        return
+    print("daba: compiling the kernels, once; this takes about a minute", file=sys.stderr)
+    other = subprocess.Popen(
+        [sys.executable, "-c", "import daba.warmup; daba.warmup.compile_second_half()"],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _compile_first_half()
+        other.wait()
+    finally:
+        other.kill()
+    _run_everything()  # finds all of it in the cache, or compiles what the other process did not
+    _done.append(True)
+    with contextlib.suppress(OSError):  # nowhere to keep them: they last as long as the process
+        COMPLETE.touch()
+
+
+def _tiny_shard() -> Shard:
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(12, 3)) + [0.0, 0.0, 8.0]
+    camera, point = (i.ravel() for i in np.mgrid[:3, :12])
+    centers = rng.normal(size=(3, 3))
+    ray = points[point] - centers[camera]
+    problem = Problem.from_arrays(
+        rotations=np.tile(np.eye(3), (3, 1, 1)),
+        centers=centers,
+        points=points + 0.01,
+        camera_index=camera,
+        point_index=point,
+        pixels=500 * ray[:, :2] / ray[:, 2:],
+        focal=500.0,
+    )
+    return make_shard(problem, make_partition(problem, 2))
+
+
+def _compile_first_half() -> None:
+    """Passes over observations, surrogate, and moving the estimate."""
+    from daba.acceleration import Nesterov
+    from daba.kernels.cpu import objective, schur, state
+    from daba.kernels.cpu.types import Bools
+    from daba.levenberg import Levenberg
+    from daba.surrogate import Surrogate
+
+    shard = _tiny_shard()
+    options = Options(devices=2, linear_solver="pcg")
+    x, every, devices = shard.state(), np.ones(2, dtype=bool), shard.devices
+    lm = Levenberg(shard, options)
+    surrogate = Surrogate(shard, options.loss, options.split, options.xi)
+    lm.objective(x, every)
+    surrogate.rebase(x)
+    lm.linearize(x, surrogate)
+    surrogate.value(x, every)
+    tasks, nobody = devices[2:], np.zeros_like(every)
+    damping: Any = 1.0 / lm.radius
+    schur.damp(lm.system, damping, every, *tasks, lm.D, lm.V_inv, lm.z)
+    schur.right_hand_side(shard.intra, lm.system, lm.z, every, tasks[0], lm.rhs)
+    schur.back_substitute(shard.intra, lm.system, lm.V_inv, lm.step_c, every, *tasks, lm.step_l)
+    state.retract(*x, lm.step_c, lm.step_l, every, *tasks, *x.copy())
+    chosen: Bools = nobody
+    state.choose(chosen, *x, *tasks, *x.copy())
+    nesterov = Nesterov(shard, x, np.inf, reset=True)
+    nesterov.extrapolate(x)
+    nesterov.advance(x, x, lm.system)
+    fixed = (options.loss.kind, options.loss.radius, options.split)
+    objective.slack_by_point(shard.inter, *x, *x, devices.point_tasks, *fixed)
+    objective.slack_by_camera(shard.inter, *x, *x, devices.camera_tasks, *fixed)
+
+
+def compile_second_half() -> None:
+    """Linear solvers and refinement."""
+    from daba.kernels.cpu import refine
+    from daba.levenberg import Levenberg
+
+    shard = _tiny_shard()
+    loss = Options().loss
+    every, x = np.ones(2, dtype=bool), shard.state()
+    for linear_solver in ("direct", "pcg"):
+        options = replace(Options(devices=2), linear_solver=linear_solver)
+        lm = Levenberg(shard, options)
+        for array in lm.system:
+            array[:] = 0.0
+        lm.D[:] = np.eye(9)
+        with one_blas_thread():
+            lm.linear.solve(lm.system, lm.D, lm.V_inv, lm.rhs, every, lm.step_c)
+    both = (shard.intra, shard.inter, *x)
+    refine.refine_points(*both, shard.devices.point_tasks, loss.kind, loss.radius)
+    refine.refine_cameras(*both, shard.devices.camera_tasks, loss.kind, loss.radius)
+
+
+def _run_everything() -> None:
+    from daba.solver import Solver
+
+    shard = _tiny_shard()
+    base = Options(devices=2, restart_ratio=1.0)
+    changes: list[dict[str, Any]] = [
+        {"linear_solver": "direct"},
+        {"linear_solver": "pcg"},
+        {"refine": "none"},
+    ]
+    for change in changes:
+        with one_blas_thread():
+            Solver(shard, replace(base, **change)).iterate()
