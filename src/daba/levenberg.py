@@ -43,12 +43,14 @@ class Levenberg:
             V=np.empty((P, 6)),
             g_c=np.empty((C, 9)),
             g_l=np.empty((P, 3)),
-            reach=np.empty(P),
+            reach=np.full(P, np.inf),
         )
         self.D = np.zeros((C, 9, 9))
         self.V_inv = np.zeros((P, 6))
         self.z = np.zeros((P, 3))
         self.rhs = np.zeros((C, 9))
+        self.camera_reach = np.full(C, np.inf)
+        self.x = shard.state()
         self.step_c = np.zeros((C, 9))
         self.step_l = np.zeros((P, 3))
         self.linear = make_linear_solver(shard, options)
@@ -74,7 +76,9 @@ class Levenberg:
             s.reach,
         )
         passes.linearize_cameras(self.shard.intra, devices.camera_tasks, s.J, s.U, s.g_c)
+        passes.camera_reach(self.shard.intra, *x, devices.camera_tasks, self.camera_reach)
         surrogate.add_to(self.system, x)
+        self.x = x
 
     def propose(self, active: Bools) -> tuple[Floats, int]:
         """Solve the damped system into step_c, step_l; returns the model's decrease (S,), which
@@ -84,6 +88,9 @@ class Levenberg:
         schur.right_hand_side(obs, system, self.z, active, devices.camera_tasks, self.rhs)
         solved, iterations = self.linear.solve(
             system, self.D, self.V_inv, self.rhs, active, self.step_c
+        )
+        passes.bound_cameras(
+            self.x.cameras, self.camera_reach, solved, devices.camera_tasks, self.step_c
         )
         decrease = schur.back_substitute(
             obs, system, self.V_inv, self.step_c, solved, *devices[2:], self.step_l

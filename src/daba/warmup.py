@@ -81,6 +81,7 @@ def _compile_first_half() -> None:
     lm.linearize(x, surrogate)
     surrogate.value(x, every)
     tasks, nobody = devices[2:], np.zeros_like(every)
+    objective.bound_cameras(x.cameras, lm.camera_reach, every, tasks[0], lm.step_c)
     damping: Any = 1.0 / lm.radius
     schur.damp(lm.system, damping, every, *tasks, lm.D, lm.V_inv, lm.z)
     schur.right_hand_side(shard.intra, lm.system, lm.z, every, tasks[0], lm.rhs)

@@ -17,7 +17,7 @@ derivative_row = formulas.derivative_row
 majorization_gap = formulas.majorization_gap
 
 REACH = 0.5
-"""Most that a point moves in one step, as a share of its distance to its nearest camera. A point
+"""Most that a variable moves in one step, as a share of its distance to what it sees. A point
 seen under almost no parallax has almost no curvature along its depth, and an unbounded step throws
 it to infinity or behind its cameras, where no gradient brings it back."""
 
@@ -111,6 +111,40 @@ def linearize_points(obs, cameras, points, tasks, kind, radius, J, V, g_l, reach
             g_l[j, 0] = g0
             g_l[j, 1] = g1
             g_l[j, 2] = g2
+
+
+@kernel
+def camera_reach(obs, cameras, points, tasks, reach):
+    """reach = REACH × the mean distance from each camera to the points it sees."""
+    for t in prange(len(tasks.device)):
+        for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            total = 0.0
+            for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
+                l = points[obs.point[obs.camera_obs[n]]]
+                x = l[0] - cameras[i, 9]
+                y = l[1] - cameras[i, 10]
+                z = l[2] - cameras[i, 11]
+                total += math.sqrt(x * x + y * y + z * z)
+            seen = obs.camera_ptr[i + 1] - obs.camera_ptr[i]
+            reach[i] = REACH * total / seen if seen > 0 else np.inf
+
+
+@kernel
+def bound_cameras(cameras, reach, active, tasks, step):
+    """Shorten the step of a camera that would turn by more than REACH, move beyond its reach, or
+    change its focal length by more than that share. A camera with few observations can lower F by
+    letting its focal length collapse or by leaving the scene, and would not come back."""
+    for t in prange(len(tasks.device)):
+        if active[tasks.device[t]]:
+            for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
+                s = step[i]
+                turn = math.sqrt(s[0] * s[0] + s[1] * s[1] + s[2] * s[2])
+                move = math.sqrt(s[3] * s[3] + s[4] * s[4] + s[5] * s[5])
+                zoom = abs(s[6])
+                excess = max(turn / REACH, move / reach[i], zoom / (REACH * abs(cameras[i, 12])))
+                if excess > 1.0:
+                    for a in range(9):
+                        s[a] /= excess
 
 
 @kernel
