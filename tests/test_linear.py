@@ -168,8 +168,7 @@ def test_pcg_stops_early_when_told_to() -> None:
         surrogate = Surrogate(shard, options.loss, options.split, options.xi)
         surrogate.rebase(shard.state())
         levenberg.linearize(shard.state(), surrogate)
-        decrease, count = levenberg.propose(np.ones(1, bool))
-        assert decrease[0] > 0
+        _, count = levenberg.propose(np.ones(1, bool))
         counts.append(count)
     assert counts[0] < counts[1] < 5000
     assert counts[2] == 7
