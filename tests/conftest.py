@@ -45,16 +45,27 @@ def compiled() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def real(compiled: None) -> Callable[[str], Problem]:
-    """Real problems by name; the test is skipped where their files are not."""
+def real_file() -> Callable[[str], Path]:
+    """Files of real problems; they are no part of the project, so a test of them is skipped where
+    they are not."""
+
+    def find(name: str) -> Path:
+        path = DATA / name
+        if not path.exists():
+            pytest.skip(f"no real data: ../shared/data/{name} is not beside this checkout")
+        return path
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def real(compiled: None, real_file: Callable[[str], Path]) -> Callable[[str], Problem]:
+    """Real problems by name, each read once."""
     loaded: dict[str, Problem] = {}
 
     def load(name: str) -> Problem:
-        path = DATA / FILES[name]
-        if not path.exists():
-            pytest.skip(f"no real data: ../shared/data/{path.name} is not beside this checkout")
         if name not in loaded:
-            loaded[name] = daba.load(path)
+            loaded[name] = daba.load(real_file(FILES[name]))
         return loaded[name]
 
     return load

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,6 @@ import pytest
 import daba
 from daba.problem import Problem
 from daba.result import Iteration
-
-DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
 @pytest.fixture(scope="module")
@@ -216,10 +215,8 @@ def test_from_arrays_says_what_is_wrong(change: dict[str, Any], expected: str) -
 
 
 @pytest.mark.usefixtures("compiled")
-def test_a_real_problem() -> None:
-    path = DATA / "trafalgar-21-11315-pre.txt.bz2"
-    if not path.exists():
-        pytest.skip("no trafalgar-21 in ../shared/data")
+def test_a_real_problem(real_file: Callable[[str], Path]) -> None:
+    path = real_file("trafalgar-21-11315-pre.txt.bz2")
     result = daba.solve(daba.load(path), iterations=15)
     assert result.history[0].mean_objective == pytest.approx(9.720695, abs=1e-6)
     assert result.mean_objective < 0.9

@@ -67,7 +67,6 @@ def _compile_first_half() -> None:
     """Passes over observations, surrogate, and moving the estimate."""
     from daba.acceleration import Nesterov
     from daba.kernels.cpu import objective, schur, state
-    from daba.kernels.cpu.types import Bools
     from daba.levenberg import Levenberg
     from daba.surrogate import Surrogate
 
@@ -80,15 +79,13 @@ def _compile_first_half() -> None:
     surrogate.rebase(x)
     lm.linearize(x, surrogate)
     surrogate.value(x, every)
-    tasks, nobody = devices[2:], np.zeros_like(every)
+    tasks = devices[2:]
     objective.bound_cameras(x.cameras, lm.camera_reach, every, tasks[0], lm.step_c)
-    damping: Any = 1.0 / lm.radius
-    schur.damp(lm.system, damping, every, *tasks, lm.D, lm.V_inv, lm.z)
+    schur.damp(lm.system, 1.0 / lm.radius, every, *tasks, lm.D, lm.V_inv, lm.z)
     schur.right_hand_side(shard.intra, lm.system, lm.z, every, tasks[0], lm.rhs)
     schur.back_substitute(shard.intra, lm.system, lm.V_inv, lm.step_c, every, *tasks, lm.step_l)
     state.retract(*x, lm.step_c, lm.step_l, every, *tasks, *x.copy())
-    chosen: Bools = nobody
-    state.choose(chosen, *x, *tasks, *x.copy())
+    state.choose(every, *x, *tasks, *x.copy())
     nesterov = Nesterov(shard, x, np.inf, reset=True)
     nesterov.extrapolate(x)
     nesterov.advance(x, x, lm.system)

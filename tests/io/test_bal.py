@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,6 @@ from daba.io import bal
 from daba.io.bal_weights import weights_path
 from daba.problem import Problem
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
 REAL = {
     "ladybug-49-7776-pre": 2.022618,
     "trafalgar-21-11315-pre": 9.720695,
@@ -36,11 +36,10 @@ TINY = (
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_real_problems_start_where_the_paper_says(name: str) -> None:
-    path = DATA / f"{name}.txt.bz2"
-    if not path.exists():
-        pytest.skip(f"no {name} in ../shared/data")
-    problem = daba.io.load(path)
+def test_real_problems_start_where_the_paper_says(
+    name: str, real_file: Callable[[str], Path]
+) -> None:
+    problem = daba.io.load(real_file(f"{name}.txt.bz2"))
     mean = plain_bal.objective(problem) / problem.num_observations
     assert mean == pytest.approx(REAL[name], abs=1e-6)
     assert problem.name == name
