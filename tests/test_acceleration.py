@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
 from daba.acceleration import Nesterov, RestartMetrics
-from daba.kernels.cpu.types import System
 from daba.problem import Floats
 from daba.shard import State
 from helpers import random_problem, random_rotations, rng, scattered, shard_of, state_of
@@ -30,7 +29,8 @@ def nearest_rotation(M: Floats) -> Floats:
 def nesterov(x: State, last: State, s: float, clip: float = np.inf) -> Nesterov:
     found = Nesterov(SHARD, x, clip, reset=False)
     found.last = last
-    found.s[:] = s
+    found.s = s
+    found.camera_s[:] = s
     return found
 
 
@@ -41,7 +41,8 @@ def momentum(s: float) -> float:
 def test_the_sequence_is_nesterovs() -> None:
     x = SHARD.state()
     found = Nesterov(SHARD, x, np.inf, reset=False)
-    assert (found.s == 1.0).all()
+    assert found.s == 1.0
+    assert (found.camera_s == 1.0).all()
     expected = [1.6180339887498949, 2.1935270853310539, 2.7497913401204452]
     for k in range(200):
         before = found.s
@@ -49,32 +50,37 @@ def test_the_sequence_is_nesterovs() -> None:
         assert found.s**2 - found.s == pytest.approx(before**2, rel=1e-12)
         if k < len(expected):
             assert found.s == pytest.approx(expected[k], rel=1e-13)
-    assert 0.97 < momentum(float(found.s[0])) < 1.0
+        assert (found.camera_s == found.s).all()
+    assert 0.97 < momentum(found.s) < 1.0
 
 
-def test_momentum_starts_anew_only_on_the_device_that_overshot() -> None:
-    """x̄ lies ahead of both devices; one steps on from there, the other turns back."""
+def test_momentum_starts_anew_only_for_the_camera_that_overshot() -> None:
+    """x̄ lies ahead of every camera; all but one step on from there, that one turns back."""
     x, last = SHARD.state(), SHARD.state()
-    last.points[:] -= 1.0
+    last.cameras[:, 9:12] -= 1.0
     found = Nesterov(SHARD, x, np.inf, reset=True)
-    found.last, found.s[:] = last, 10.0
+    found.last, found.camera_s[:] = last, 10.0
     found.extrapolate(x)
     new = found.x_bar.copy()
-    split = SHARD.devices.point_ptr[1]
-    new.points[:split] += 0.1  # beyond x̄: on the way
-    new.points[split:] -= 0.3  # behind x̄, though ahead of x: it went too far
-    C, P = len(x.cameras), len(x.points)
-    system = System(
-        J=np.zeros((0, 20)),
-        U=np.tile(np.eye(9), (C, 1, 1)),
-        V=np.tile([1.0, 0.0, 0.0, 1.0, 0.0, 1.0], (P, 1)),
-        g_c=np.zeros((C, 9)),
-        g_l=np.zeros((P, 3)),
-        reach=np.zeros(P),
-    )
-    found.advance(x, new, system)
-    assert found.s[0] > 10.0
-    assert found.s[1] == 1.0
+    new.cameras[:, 9:12] += 0.1  # beyond x̄: on the way
+    new.cameras[1, 9:12] -= 0.4  # behind x̄, though ahead of x: it went too far
+    found.advance(x, new)
+    assert found.camera_s[1] == 1.0
+    assert (np.delete(found.camera_s, 1) > 10.0).all()
+
+
+@pytest.mark.parametrize("parameter", [0, 9, 12])
+def test_turning_moving_and_zooming_back_all_count(parameter: int) -> None:
+    x, last = SHARD.state(), SHARD.state()
+    last.cameras[:, parameter] -= 0.01
+    found = Nesterov(SHARD, x, np.inf, reset=True)
+    found.last, found.camera_s[:] = last, 10.0
+    found.x_bar.cameras[:] = x.cameras
+    found.x_bar.cameras[:, parameter] += 0.02
+    new = x.copy()
+    new.cameras[:, parameter] += 0.01
+    found.advance(x, new)
+    assert (found.camera_s == 1.0).all()
 
 
 def test_the_first_extrapolation_goes_nowhere() -> None:

@@ -13,6 +13,7 @@ from daba import plot
 from daba.options import Options
 from daba.problem import Problem
 from daba.result import Iteration, Result
+from daba.setup import Sizes
 
 MAGIC = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 
@@ -28,9 +29,9 @@ def result_of(problem: Problem, iterations: int = 30, restarts: int = 0) -> Resu
         Iteration(n, 0.1 * n, v * 50, v, v**0.5, restarts=restarts * (n % 5 == 4))
         for n, v in enumerate(values)
     ]
-    return Result(
-        problem, problem, Options(devices=4), history, "reached the limit", False, "direct", 0.2
-    )
+    sizes = Sizes(problem.name, 10, 200, problem.num_observations, 0.2)
+    options = Options(devices=4)
+    return Result(problem, problem, options, history, "reached the limit", False, "direct", sizes)
 
 
 @pytest.mark.parametrize("suffix", plot.SUFFIXES)

@@ -17,10 +17,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "daba.checkpoint": ["Checkpoints"],
     "daba.errors": ["DabaError", "DabaWarning"],
+    "daba.gather": ["gather", "save_store"],
     "daba.inspect": ["inspect"],
     "daba.intrinsics": ["PixelError", "forward_model", "pixel_error", "pixel_errors"],
     "daba.io": ["load", "save"],
+    "daba.io.store": ["Store"],
+    "daba.launch": ["communicator"],
     "daba.losses": [
         "Cauchy", "GemanMcClure", "Huber", "Loss", "SoftL1", "Trivial", "Welsch", "make_loss",
     ],
@@ -36,10 +40,14 @@ _MODULE = {name: module for module, names in _HOME.items() for name in names}
 __all__ = sorted([*_MODULE, "__version__"])
 
 if TYPE_CHECKING:
+    from daba.checkpoint import Checkpoints
     from daba.errors import DabaError, DabaWarning
+    from daba.gather import gather, save_store
     from daba.inspect import inspect
     from daba.intrinsics import PixelError, forward_model, pixel_error, pixel_errors
     from daba.io import load, save
+    from daba.io.store import Store
+    from daba.launch import communicator
     from daba.losses import (
         Cauchy,
         GemanMcClure,

@@ -3,62 +3,85 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from daba.kernels.cpu import state
-from daba.kernels.cpu.types import Floats, System
+from daba.kernels.cpu.types import Floats
 from daba.shard import Shard, State
+
+if TYPE_CHECKING:
+    from daba.comm import Exchange
 
 
 class Nesterov:
-    """x̄ = Proj(x + γ (x − x_last)), γ = (s − 1)/s⁺, s⁺ = (1 + √(4s² + 1))/2, on every device.
+    """x̄ = Proj(x + γ (x − x_last)), γ = (s − 1)/s⁺, s⁺ = (1 + √(4s² + 1))/2.
 
-    A neighbour can extrapolate a ghost by itself: in the paper's method s is never reset, so γ is
-    the same everywhere; with `reset` each device starts its sequence anew when its momentum has
-    carried it too far, and tells its neighbours, one number each.
+    Whoever holds a ghost extrapolates it as its owner does, so that x̄ is never sent: what the rule
+    needs besides x, x_last and x̄ is sent once, at the start. In the paper's method s is never
+    reset; with `reset` a camera whose momentum has carried it too far starts its own anew.
     """
 
-    def __init__(self, shard: Shard, x: State, clip: float, reset: bool) -> None:
-        self.shard, self.reset = shard, reset
-        self.s = np.ones(shard.num_devices)
-        self.clip = clip
-        self.middle = _mean_center(shard, x) if np.isfinite(clip) else None
+    def __init__(
+        self, shard: Shard, x: State, clip: float, reset: bool, exchange: Exchange | None = None
+    ) -> None:
+        self.clip, self.reset = clip, reset
+        self.s = 1.0
+        self.camera_s = np.ones(len(x.cameras))
+        distance, self.middle = _surroundings(shard, x)
+        if exchange is not None:
+            exchange.constants(distance, self.middle)
+        self.distance = distance[:, 0]
         self.last = x.copy()
         self.x_bar = x.copy()
-        self.reach = np.full(len(x.points), np.inf)
 
     def extrapolate(self, x: State) -> State:
         """x̄, which moves each point by at most clip × its distance to its cameras."""
-        s_next = (1.0 + np.sqrt(4.0 * self.s**2 + 1.0)) / 2.0
-        gamma = (self.s - 1.0) / s_next
-        self.s = s_next
-        if self.middle is not None:
-            self.reach = self.clip * np.linalg.norm(x.points - self.middle, axis=1)
-        tasks = self.shard.devices[2:]
-        state.extrapolate(gamma, *x, *self.last, self.reach, *tasks, *self.x_bar)
-        return self.x_bar
+        gamma, self.s = _next(self.s)
+        camera_gamma, self.camera_s = _next(self.camera_s)
+        x_bar = self.x_bar
+        state.extrapolate_cameras(camera_gamma, x.cameras, self.last.cameras, x_bar.cameras)
+        state.extrapolate_points(
+            float(gamma), x.points, self.last.points, self.middle, self.clip, x_bar.points
+        )
+        return x_bar
 
-    def advance(self, x: State, new: State, system: System) -> None:
-        """x becomes x_last; a device whose step went back on its momentum starts anew."""
+    def advance(self, x: State, new: State) -> None:
+        """x becomes x_last; a camera that went back on its momentum starts anew."""
         self.last = x
         if self.reset:
-            tasks = self.shard.devices[2:]
-            back = state.overshoot(*self.x_bar, *new, *x, system.U, system.V, *tasks)
-            self.s[back > 0.0] = 1.0
+            state.reset_momentum(
+                self.x_bar.cameras, new.cameras, x.cameras, self.distance, self.camera_s
+            )
 
 
-def _mean_center(shard: Shard, x: State) -> Floats:
-    """Mean centre of the cameras that see each point, at the start: constant, so that whoever
-    extrapolates a ghost clips it as its owner does."""
-    P = len(x.points)
-    total = np.zeros((P, 3))
-    count = np.zeros(P)
+def _next(s: Any) -> tuple[Any, Any]:
+    """γ and s⁺."""
+    s_next = (1.0 + np.sqrt(4.0 * s**2 + 1.0)) / 2.0
+    return (s - 1.0) / s_next, s_next
+
+
+def _surroundings(shard: Shard, x: State) -> tuple[Floats, Floats]:
+    """Mean distance from each camera to its points, and mean centre of each point's cameras, at
+    the start; rows of ghosts are for their owners to fill."""
+    C, P = len(x.cameras), len(x.points)
+    distance, center = np.zeros(C), np.zeros((P, 3))
+    seen_c, seen_l = np.zeros(C), np.zeros(P)
     for obs in (shard.intra, shard.inter):
-        count += np.bincount(obs.point, minlength=P)
+        by_camera = obs.camera_obs  # in the order of places, whoever owns the points
+        seen_c += np.bincount(obs.camera, minlength=C)
+        away = np.linalg.norm(
+            x.cameras[obs.camera[by_camera], 9:12] - x.points[obs.point[by_camera]], axis=1
+        )
+        distance += np.bincount(obs.camera[by_camera], weights=away, minlength=C)
+        seen_l += np.bincount(obs.point, minlength=P)
         for a in range(3):
-            total[:, a] += np.bincount(obs.point, weights=x.cameras[obs.camera, 9 + a], minlength=P)
-    return np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], x.points)
+            t = x.cameras[obs.camera, 9 + a]
+            center[:, a] += np.bincount(obs.point, weights=t, minlength=P)
+    distance = np.where(distance > 0, distance / np.maximum(seen_c, 1), 1.0)
+    center = np.where(seen_l[:, None] > 0, center / np.maximum(seen_l, 1)[:, None], x.points)
+    return distance[:, None], center
 
 
 @dataclass

@@ -48,13 +48,16 @@ class Cost(NamedTuple):
     bytes: float
 
 
-def make_plan(obs: Observations, devices: Devices) -> tuple[Plan, Cost]:
-    """Choose, per device, the order of cameras whose factor fills least, and lay out the tiles."""
+def make_plan(obs: Observations, devices: Devices, largest: int) -> tuple[Plan, Cost]:
+    """Choose, per device, the order of cameras whose factor fills least, and lay out the tiles.
+
+    `largest` is the number of cameras of the largest device, here or elsewhere.
+    """
     C = int(devices.camera_ptr[-1])
     adjacent = np.zeros((C, C), dtype=bool)
     mark_pairs(obs, adjacent)
     sizes = np.diff(devices.camera_ptr)
-    size = int(min(TILE, sizes.max()))
+    size = min(TILE, largest)
     rows, structures, owners = [], [], []
     for device, (lo, hi) in enumerate(
         zip(devices.camera_ptr[:-1], devices.camera_ptr[1:], strict=True)

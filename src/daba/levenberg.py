@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +15,14 @@ from daba.options import Options
 from daba.shard import Shard, State
 from daba.surrogate import Surrogate
 
+if TYPE_CHECKING:
+    from daba.comm import Communicator
+
 SMALLEST_RADIUS, LARGEST_RADIUS = 1e-32, 1e10
+FIRST_LIMIT, SMALLEST_LIMIT = 1e4, 1e3
+LIMIT_GROWTH, LIMIT_CUT = 1.01, 0.8
+"""With several devices a step is judged twice: by E^α at once, and by F^α when the neighbours have
+moved, too. The first sets the radius, the second its limit."""
 
 
 @dataclass
@@ -32,11 +40,12 @@ class Step:
 class Levenberg:
     """Trust region, system and workspace; the radius of each device is kept between steps."""
 
-    def __init__(self, shard: Shard, options: Options) -> None:
-        C, P, S = len(shard.camera_order), len(shard.point_order), shard.num_devices
+    def __init__(self, shard: Shard, options: Options, comm: Communicator | None = None) -> None:
+        C, P, S = shard.num_cameras, shard.num_points, shard.num_devices
         self.shard, self.options = shard, options
         self.radius = np.full(S, options.first_radius)
         self.shrink = np.full(S, 2.0)
+        self.limit = np.full(S, LARGEST_RADIUS if options.centralized else FIRST_LIMIT)
         self.system = System(
             J=np.empty((len(shard.intra.camera), 20)),
             U=np.empty((C, 9, 9)),
@@ -50,10 +59,11 @@ class Levenberg:
         self.z = np.zeros((P, 3))
         self.rhs = np.zeros((C, 9))
         self.camera_reach = np.full(C, np.inf)
-        self.x = shard.state()
+        self.x = shard.start
+        self.prepared = False
         self.step_c = np.zeros((C, 9))
         self.step_l = np.zeros((P, 3))
-        self.linear = make_linear_solver(shard, options)
+        self.linear = make_linear_solver(shard, options, comm)
 
     def objective(self, x: State, active: Bools) -> Floats:
         """F and squared pixel error of the intra observations, (S, 2)."""
@@ -61,8 +71,9 @@ class Levenberg:
         tasks = self.shard.devices.point_tasks
         return passes.objective(self.shard.intra, *x, tasks, loss.kind, loss.radius, active)
 
-    def linearize(self, x: State, surrogate: Surrogate) -> None:
-        """Gauss–Newton system of E^α at x."""
+    def prepare(self, x: State) -> None:
+        """Gauss–Newton system of the intra observations at x, which needs no ghosts: neighbours
+        may still be sending theirs."""
         loss, devices, s = self.options.loss, self.shard.devices, self.system
         passes.linearize_points(
             self.shard.intra,
@@ -77,8 +88,14 @@ class Levenberg:
         )
         passes.linearize_cameras(self.shard.intra, devices.camera_tasks, s.J, s.U, s.g_c)
         passes.camera_reach(self.shard.intra, *x, devices.camera_tasks, self.camera_reach)
+        self.x, self.prepared = x, True
+
+    def linearize(self, x: State, surrogate: Surrogate) -> None:
+        """Gauss–Newton system of E^α at x."""
+        if not (self.prepared and self.x is x):
+            self.prepare(x)
         surrogate.add_to(self.system, x)
-        self.x = x
+        self.prepared = False  # it is E^α's system now
 
     def propose(self, active: Bools) -> tuple[Floats, int]:
         """Solve the damped system into step_c, step_l; returns the model's decrease (S,), which
@@ -136,7 +153,18 @@ class Levenberg:
         failed = tried & ~good
         self.radius = np.where(
             good,
-            np.minimum(wider, LARGEST_RADIUS),
+            np.minimum(wider, self.limit),
             np.where(failed, self.radius / self.shrink, self.radius),
         )
         self.shrink = np.where(good, 2.0, np.where(failed, 2.0 * self.shrink, self.shrink))
+
+    def judge(self, rose: Bools) -> None:
+        """Limit the radius of the devices whose share of the true F has risen, and widen it
+        elsewhere.
+
+        E^α follows its model well even where momentum carries a badly observed camera away: the
+        radius would grow without end, and F with it.
+        """
+        wider = np.minimum(self.limit * LIMIT_GROWTH, LARGEST_RADIUS)
+        self.limit = np.where(rose, np.maximum(self.limit * LIMIT_CUT, SMALLEST_LIMIT), wider)
+        self.radius = np.minimum(self.radius, self.limit)

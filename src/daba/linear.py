@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from daba.kernels.cpu.block import aligned
 from daba.kernels.cpu.types import Bools, Floats, System
 from daba.options import Options
 from daba.shard import Shard
+
+if TYPE_CHECKING:
+    from daba.comm import Communicator
 
 MOST_CAMERAS_FOR_PLAN = 6000
 """Beyond this no direct solution is considered: the plan alone is quadratic in cameras."""
@@ -40,7 +43,7 @@ class Pcg:
         rows = np.diff(shard.devices.camera_ptr)[tasks.device]
         ptr = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
         self.buffers = (ptr, np.empty((int(ptr[-1]), 9)))
-        self.factors = np.empty((len(shard.camera_order), 9, 9))
+        self.factors = np.empty((shard.num_cameras, 9, 9))
 
     def solve(
         self, system: System, D: Floats, V_inv: Floats, rhs: Floats, active: Bools, x: Floats
@@ -86,20 +89,24 @@ class Direct:
         return active & definite, 0
 
 
-def make_linear_solver(shard: Shard, options: Options) -> LinearSolver:
-    """The solver asked for; `auto` compares the estimated cost of both."""
-    if options.linear_solver == "pcg":
+def make_linear_solver(
+    shard: Shard, options: Options, comm: Communicator | None = None
+) -> LinearSolver:
+    """The solver asked for; `auto` compares the estimated cost of both, over all processes: what
+    is chosen must not depend on how devices are placed."""
+    many = shard.extent.cameras > MOST_CAMERAS_FOR_PLAN
+    if options.linear_solver == "pcg" or (options.linear_solver == "auto" and many):
         return Pcg(shard, options)
-    cameras, observations = len(shard.camera_order), len(shard.intra.camera)
-    if options.linear_solver == "auto" and cameras > MOST_CAMERAS_FOR_PLAN:
-        return Pcg(shard, options)
-    plan, cost = make_plan(shard.intra, shard.devices)
-    if options.linear_solver == "direct" or _direct_pays(cost, observations):
-        return Direct(shard, plan)
-    return Pcg(shard, options)
+    plan, cost = make_plan(shard.intra, shard.devices, shard.extent.largest)
+    if options.linear_solver == "auto":
+        here = np.array([*cost, float(len(shard.intra.camera))])
+        *total, observations = here if comm is None else comm.sum(here)
+        if not _direct_pays(Cost(*total), observations):
+            return Pcg(shard, options)
+    return Direct(shard, plan)
 
 
-def _direct_pays(cost: Cost, observations: int) -> bool:
+def _direct_pays(cost: Cost, observations: float) -> bool:
     direct = SECONDS_PER_PAIR * cost.pairs + SECONDS_PER_FLOP * cost.factor_flops
     iterative = SECONDS_PER_PRODUCT * observations * EXPECTED_PCG_ITERATIONS
     return direct < max(iterative, 1e-3) and cost.bytes < max(256e6, 48.0 * observations)

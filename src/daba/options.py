@@ -76,6 +76,9 @@ class Options:
     """Iterations over which function_tolerance is judged; by default 20, or 3 for lm."""
     max_seconds: float | None = None
     """Stop after this time, with the result reached by then."""
+    report_every: int = 1
+    """Iterations between two entries of the history. Telling F takes the only sum over all
+    processes that an iteration has."""
     check: bool = False
     """Verify the method's guarantees at every iteration, and stop with an error if one fails."""
 
@@ -94,6 +97,7 @@ class Options:
         need(isinstance(self.loss, Loss), "loss must be a daba.Loss, such as daba.Huber(32.0)")
         need(self.devices >= 1, f"devices must be at least 1, not {self.devices}")
         need(self.iterations is None or self.iterations >= 0, "iterations must not be negative")
+        need(self.report_every >= 1, "report_every must be at least 1")
         need(self.threads is None or self.threads >= 1, "threads must be at least 1")
         need(self.xi > 0, f"xi must be positive, not {self.xi}")
         need(0 < self.split < 1, f"split must lie between 0 and 1, not {self.split}")

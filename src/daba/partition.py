@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from daba.errors import DabaError
-from daba.problem import CAMERA_RECORD, Floats, Ints, Problem
+from daba.problem import CAMERA_RECORD, Ints, Problem
 
 
 @dataclass(frozen=True)
@@ -50,20 +50,26 @@ def make_partition(problem: Problem, devices: int, seed: int = 0) -> Partition:
     """Split by METIS on the camera graph: edges weighted by common points, cameras by their
     observations; each point goes to the device that sees it most. The same seed gives the same
     partition."""
-    C = problem.num_cameras
+    C, P, ends = (
+        problem.num_cameras,
+        problem.num_points,
+        (problem.camera_index, problem.point_index),
+    )
+    check_devices(devices, C)
+    graph = camera_graph(*ends, C, P) if devices > 1 else None
+    load = np.bincount(problem.camera_index, minlength=C)
+    cameras = split_cameras(graph, load, devices, seed)
+    return Partition(cameras, split_points(*ends, cameras, devices, range(P)), devices)
+
+
+def check_devices(devices: int, cameras: int) -> None:
     if devices < 1:
         raise DabaError(f"the number of devices must be at least 1, not {devices}")
-    if devices > C:
+    if devices > cameras:
         raise DabaError(
-            f"{devices} devices but only {C} cameras: every device needs at least one camera, "
-            f"so use --devices {C} or fewer"
+            f"{devices} devices but only {cameras} cameras: every device needs at least one "
+            f"camera, so use --devices {cameras} or fewer"
         )
-    if devices == 1:
-        cameras = np.zeros(C, dtype=np.int32)
-    else:
-        cameras = _metis(problem, devices, seed)
-        _fill_empty(cameras, problem, devices)
-    return Partition(cameras, _points_to_devices(problem, cameras, devices), devices)
 
 
 def partition_from_arrays(
@@ -79,7 +85,9 @@ def partition_from_arrays(
     if len(np.unique(cameras)) < devices:
         raise DabaError(f"camera_device must use every device from 0 to {devices - 1}")
     if point_device is None:
-        return Partition(cameras, _points_to_devices(problem, cameras, devices), devices)
+        P = range(problem.num_points)
+        points = split_points(problem.camera_index, problem.point_index, cameras, devices, P)
+        return Partition(cameras, points, devices)
     points = np.ascontiguousarray(point_device, dtype=np.int32)
     inside = points.shape == (problem.num_points,) and points.min() >= 0 and points.max() < devices
     if not inside:
@@ -92,100 +100,152 @@ def partition_from_arrays(
 
 def statistics(problem: Problem, partition: Partition) -> PartitionStatistics:
     """Balance, share of inter observations, neighbours and bytes per iteration."""
-    S = partition.devices
-    a = partition.camera_device[problem.camera_index].astype(np.int64)
-    b = partition.point_device[problem.point_index].astype(np.int64)
-    inter = a != b
-    ghosts_c = _distinct_pairs(problem.camera_index[inter], b[inter], S)
-    ghosts_l = _distinct_pairs(problem.point_index[inter], a[inter], S)
-    sent = 8 * (
-        CAMERA_RECORD * np.bincount(partition.camera_device[ghosts_c[0]], minlength=S)
-        + 3 * np.bincount(partition.point_device[ghosts_l[0]], minlength=S)
-    )
-    pairs = np.unique(np.concatenate([a[inter] * S + b[inter], b[inter] * S + a[inter]]))
-    load = np.bincount(a, minlength=S)
-    return PartitionStatistics(
-        devices=S,
-        cameras=np.bincount(partition.camera_device, minlength=S).tolist(),
-        points=np.bincount(partition.point_device, minlength=S).tolist(),
-        observations=(load + np.bincount(b[inter], minlength=S)).tolist(),
-        imbalance=float(load.max() / load.mean()),
-        inter_share=float(inter.mean()),
-        neighbours=np.bincount(pairs // S, minlength=S).tolist(),
-        bytes_sent=sent.tolist(),
-        boundary_cameras=len(np.unique(ghosts_c[0])),
-        boundary_points=len(np.unique(ghosts_l[0])),
-    )
+    tally = Tally(partition)
+    tally.add(problem.camera_index, problem.point_index)
+    return tally.statistics()
 
 
-def _distinct_pairs(item: Ints, device: np.ndarray, S: int) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct (item, device) pairs: each is one ghost."""
-    keys = np.unique(item.astype(np.int64) * S + device)
-    return keys // S, keys % S
+class Tally:
+    """Statistics of a partition from its observations, a few at a time and in any order."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self._load = np.zeros(partition.devices, np.int64)
+        """Observations of each device's cameras."""
+        self._foreign = np.zeros(partition.devices, np.int64)
+        """Observations of its points by cameras of others."""
+        self._ghosts_c, self._ghosts_l, self._pairs = Distinct(), Distinct(), Distinct()
+
+    def add(self, camera: Ints, point: Ints) -> None:
+        S = self.partition.devices
+        a = self.partition.camera_device[camera].astype(np.int64)
+        b = self.partition.point_device[point].astype(np.int64)
+        inter = a != b
+        self._load += np.bincount(a, minlength=S)
+        a, b = a[inter], b[inter]
+        self._foreign += np.bincount(b, minlength=S)
+        # A variable and a device that must know it: each such pair is one ghost.
+        self._ghosts_c.add(camera[inter] * np.int64(S) + b)
+        self._ghosts_l.add(point[inter] * np.int64(S) + a)
+        self._pairs.add(a * S + b)
+        self._pairs.add(b * S + a)
+
+    def statistics(self) -> PartitionStatistics:
+        S, p = self.partition.devices, self.partition
+        camera, point = self._ghosts_c.values() // S, self._ghosts_l.values() // S
+        sent = 8 * (
+            CAMERA_RECORD * np.bincount(p.camera_device[camera], minlength=S)
+            + 3 * np.bincount(p.point_device[point], minlength=S)
+        )
+        return PartitionStatistics(
+            devices=S,
+            cameras=np.bincount(p.camera_device, minlength=S).tolist(),
+            points=np.bincount(p.point_device, minlength=S).tolist(),
+            observations=(self._load + self._foreign).tolist(),
+            imbalance=float(self._load.max() / self._load.mean()),
+            inter_share=float(self._foreign.sum() / self._load.sum()),
+            neighbours=np.bincount(self._pairs.values() // S, minlength=S).tolist(),
+            bytes_sent=sent.tolist(),
+            boundary_cameras=len(np.unique(camera)),
+            boundary_points=len(np.unique(point)),
+        )
 
 
-def camera_graph(problem: Problem) -> Any:
-    """How strongly every two cameras are tied, as a SciPy sparse matrix (C, C).
+class Distinct:
+    """Distinct numbers among many. New ones wait until they are as many as those known, so that
+    each is sorted only a few times and memory stays at twice the result."""
 
-    A point seen by n cameras adds 1/√(n−1) to each pair of them: counted in full, a few long
-    tracks would outweigh all others, though cutting one costs no more.
+    def __init__(self) -> None:
+        self._known = np.empty(0, np.int64)
+        self._waiting: list[np.ndarray] = []
+
+    def add(self, numbers: np.ndarray) -> None:
+        self._waiting.append(np.unique(numbers))
+        if sum(map(len, self._waiting)) > len(self._known):
+            self.values()
+
+    def values(self) -> np.ndarray:
+        self._known = np.unique(np.concatenate([self._known, *self._waiting]))
+        self._waiting = []
+        return self._known
+
+
+def camera_graph(camera: Ints, point: Ints, cameras: int, points: int) -> Any:
+    """How strongly every two cameras are tied, as a SciPy sparse matrix (C, C) of integers, from
+    all observations of some points. Graphs of different points add up.
+
+    A point seen by n cameras adds 1000/√(n−1) to each pair of them: counted in full, a few long
+    tracks would outweigh all others, though cutting one costs no more. It is rounded, so that
+    the sum does not depend on the order of points.
     """
-    from scipy.sparse import csr_array, diags_array
+    from scipy.sparse import csr_array
 
     seen = csr_array(
-        (np.ones(problem.num_observations), (problem.camera_index, problem.point_index)),
-        shape=(problem.num_cameras, problem.num_points),
+        (np.ones(len(camera), np.int64), (camera, point)),
+        shape=(cameras, points),
     )
-    seen.data[:] = 1.0  # an observation given twice makes no stronger tie
-    track = np.bincount(seen.indices, minlength=problem.num_points)
-    graph = (seen @ diags_array(1.0 / np.sqrt(np.maximum(track - 1, 1))) @ seen.T).tocsr()
+    seen.data[:] = 1  # an observation given twice makes no stronger tie
+    track = np.bincount(seen.indices, minlength=points)
+    tie = np.maximum(np.rint(1000.0 / np.sqrt(np.maximum(track - 1, 1))), 1).astype(np.int64)
+    tied = csr_array((tie[seen.indices], seen.indices, seen.indptr), shape=seen.shape)
+    graph = (tied @ seen.T).tocsr()
     graph.setdiag(0)
     graph.eliminate_zeros()
     return graph
 
 
-def _metis(problem: Problem, devices: int, seed: int) -> Ints:
+def split_cameras(graph: Any, load: np.ndarray, devices: int, seed: int) -> Ints:
+    """Device of each camera, by METIS.
+
+    graph   the whole `camera_graph`; not needed for one device
+    load    observations of each camera
+    """
+    if devices == 1:
+        return np.zeros(len(load), dtype=np.int32)
     import pymetis
 
-    graph = camera_graph(problem)
-    weights = np.maximum(np.bincount(problem.camera_index, minlength=problem.num_cameras), 1)
+    graph.sort_indices()  # METIS looks at neighbours in the order they have here
+    integer = pymetis.zero_copy_dtype()
     _, parts = pymetis.part_graph(
         devices,
-        pymetis.CSRAdjacency(graph.indptr.tolist(), graph.indices.tolist()),
-        vweights=weights.tolist(),
-        eweights=np.maximum(1000 * graph.data, 1).astype(np.int64).tolist(),
+        pymetis.CSRAdjacency(graph.indptr.astype(integer), graph.indices.astype(integer)),
+        vweights=np.maximum(load, 1).astype(integer),
+        eweights=graph.data.astype(integer),
         recursive=True,  # bisection cut less than the k-way method on every problem at hand
         options=pymetis.Options(seed=seed),
     )
-    return np.asarray(parts, dtype=np.int32)
+    cameras = np.asarray(parts, dtype=np.int32)
+    _fill_empty(cameras, load, devices)
+    return cameras
 
 
-def _fill_empty(cameras: Ints, problem: Problem, devices: int) -> None:
+def _fill_empty(cameras: Ints, load: np.ndarray, devices: int) -> None:
     """METIS may leave a device empty when there are few cameras: give it the heaviest camera of
     the device with most cameras."""
-    weight = np.bincount(problem.camera_index, minlength=len(cameras))
     for device in range(devices):
         counts = np.bincount(cameras, minlength=devices)
         if counts[device] == 0:
             donors = np.flatnonzero(cameras == counts.argmax())
-            cameras[donors[weight[donors].argmax()]] = device
+            cameras[donors[load[donors].argmax()]] = device
 
 
-def _points_to_devices(problem: Problem, camera_device: Ints, devices: int) -> Ints:
-    """The device with most observations of each point; the lowest number wins a tie, and points
-    without observations are dealt out evenly."""
+def split_points(
+    camera: Ints, point: Ints, camera_device: Ints, devices: int, range: range
+) -> Ints:
+    """Device of each point in a range, from all observations of these points: the one with most
+    of them. The lowest number wins a tie, and points without observations are dealt out evenly.
+    """
     from scipy.sparse import csr_array
 
-    votes: Floats = np.ones(problem.num_observations, dtype=np.int32)
-    table = csr_array(
-        (votes, (problem.point_index, camera_device[problem.camera_index])),
-        shape=(problem.num_points, devices),
+    votes = csr_array(
+        (np.ones(len(point), np.int32), (point - range.start, camera_device[camera])),
+        shape=(len(range), devices),
     )
-    table.sum_duplicates()
-    table.sort_indices()
-    row = np.repeat(np.arange(problem.num_points), np.diff(table.indptr))
-    order = np.lexsort((table.indices, -table.data, row))
+    votes.sum_duplicates()
+    votes.sort_indices()
+    row = np.repeat(np.arange(len(range)), np.diff(votes.indptr))
+    order = np.lexsort((votes.indices, -votes.data, row))
     best = order[np.searchsorted(row, np.unique(row))]  # `order` keeps rows together
-    owner = (np.arange(problem.num_points) % devices).astype(np.int32)
-    owner[np.unique(row)] = table.indices[best]
+    owner = (np.arange(range.start, range.stop) % devices).astype(np.int32)
+    owner[np.unique(row)] = votes.indices[best]
     return owner

@@ -186,27 +186,16 @@ class Problem:
         for what, (array, shape) in shapes.items():
             if array.shape != shape:
                 raise DabaError(f"{what} must have shape {shape}, not {array.shape}")
-        _indices(self.camera_index, "camera_index", C)
-        _indices(self.point_index, "point_index", P)
         for what, array in (
             ("camera", self.cameras),
             ("point", self.points),
-            ("observation", self.u),
-            ("weight of observation", self.weights),
             ("focal length of camera", self.focal),
         ):
-            bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
-            if len(bad):
-                raise DabaError(f"{what} {bad[0]}: NaN or infinite value ({array[bad[0]]})")
+            _check_finite(what, array)
         bad = np.flatnonzero(~(self.focal > 0))
         if len(bad):
             raise DabaError(
                 f"camera {bad[0]}: focal length must be positive, not {self.focal[bad[0]]}"
-            )
-        bad = np.flatnonzero(~(self.weights > 0))
-        if len(bad):
-            raise DabaError(
-                f"observation {bad[0]}: weight must be positive, not {self.weights[bad[0]]}"
             )
         R = self.rotations
         off = np.abs(np.einsum("cij,ckj->cik", R, R) - np.eye(3)).max(axis=(1, 2))
@@ -215,15 +204,44 @@ class Problem:
             raise DabaError(f"camera {bad[0]}: its rotation matrix is not a rotation")
         for start in range(0, K, 1 << 20):  # in pieces: a large problem must not double in memory
             k = slice(start, start + (1 << 20))
-            t, l = self.centers[self.camera_index[k]], self.points[self.point_index[k]]
-            close = np.abs(l - t).max(axis=1) <= 1e-12 * (1 + np.abs(t).max(axis=1))
-            if close.any():
-                o = start + int(np.flatnonzero(close)[0])
-                raise DabaError(
-                    f"observation {o}: point {self.point_index[o]} lies on the centre of "
-                    f"camera {self.camera_index[o]}, so its viewing direction is undefined"
-                )
+            ends = self.camera_index[k], self.point_index[k]
+            check_observations(self.cameras, self.points, *ends, self.u[k], self.weights[k], start)
         return self
+
+
+def check_observations(
+    cameras: Floats,
+    points: Floats,
+    camera: Ints,
+    point: Ints,
+    u: Floats,
+    weights: Floats,
+    start: int = 0,
+) -> None:
+    """Raise `DabaError` for the first of some observations, numbered from `start`, that no solver
+    could handle."""
+    _indices(camera, "camera_index", len(cameras), start)
+    _indices(point, "point_index", len(points), start)
+    _check_finite("observation", u, start)
+    _check_finite("weight of observation", weights, start)
+    bad = np.flatnonzero(~(weights > 0))
+    if len(bad):
+        k = bad[0]
+        raise DabaError(f"observation {start + k}: weight must be positive, not {weights[k]}")
+    t, l = cameras[camera, 9:12], points[point]
+    close = np.abs(l - t).max(axis=1) <= 1e-12 * (1 + np.abs(t).max(axis=1))
+    if close.any():
+        k = int(np.flatnonzero(close)[0])
+        raise DabaError(
+            f"observation {start + k}: point {point[k]} lies on the centre of "
+            f"camera {camera[k]}, so its viewing direction is undefined"
+        )
+
+
+def _check_finite(what: str, array: np.ndarray, start: int = 0) -> None:
+    bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
+    if len(bad):
+        raise DabaError(f"{what} {start + bad[0]}: NaN or infinite value ({array[bad[0]]})")
 
 
 def pixel_weights(u: Floats, focal: Floats) -> Floats:
@@ -231,13 +249,13 @@ def pixel_weights(u: Floats, focal: Floats) -> Floats:
     return np.asarray(focal * np.sqrt(1.0 + np.einsum("kx,kx->k", u, u)))
 
 
-def _indices(values: ArrayLike, what: str, count: int) -> Ints:
+def _indices(values: ArrayLike, what: str, count: int, start: int = 0) -> Ints:
     raw = np.asarray(values)
     if raw.ndim != 1 or not np.issubdtype(raw.dtype, np.integer):
         raise DabaError(f"{what} must be a one-dimensional array of integers")
     bad = np.flatnonzero((raw < 0) | (raw >= count))
     if len(bad):
         raise DabaError(
-            f"observation {bad[0]}: {what} {raw[bad[0]]} is out of range, there are {count}"
+            f"observation {start + bad[0]}: {what} {raw[bad[0]]} is out of range, there are {count}"
         )
     return np.ascontiguousarray(raw, dtype=np.int32)

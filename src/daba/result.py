@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from daba.errors import DabaError
 from daba.options import Options
 from daba.problem import Problem
 
 if TYPE_CHECKING:
+    from daba.comm import Traffic
     from daba.intrinsics import PixelError
+    from daba.io.store import Store
+    from daba.setup import Sizes
+    from daba.shard import State
 
 
 @dataclass(frozen=True)
@@ -30,16 +36,49 @@ class Iteration:
     """Devices that threw their accelerated step away."""
     pcg_iterations: int = 0
     lm_retries: int = 0
+    bytes_sent: int = 0
+    """Between processes, by all of them, since the entry before; as all that follows."""
+    compute_seconds: float = 0.0
+    """Mean over processes, as the next two."""
+    waiting_seconds: float = 0.0
+    """For neighbours' variables to arrive."""
+    exchange_seconds: float = 0.0
+    """Packing, sending and unpacking."""
+
+
+@dataclass
+class RankReport:
+    """What one process of a solve did."""
+
+    rank: int
+    devices: Sequence[int]
+    bytes_sent: dict[int, int] = field(default_factory=dict)
+    """To each neighbouring rank."""
+    compute_seconds: float = 0.0
+    waiting_seconds: float = 0.0
+    exchange_seconds: float = 0.0
+    peak_memory: int = 0
+    """Bytes, with the interpreter and its libraries."""
+
+    def add(self, traffic: Traffic, computing: float) -> None:
+        for neighbour, sent in traffic.bytes.items():
+            self.bytes_sent[neighbour] = self.bytes_sent.get(neighbour, 0) + sent
+        self.compute_seconds += max(computing, 0.0)
+        self.waiting_seconds += traffic.waiting
+        self.exchange_seconds += traffic.exchanging
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"devices": list(self.devices)}
 
 
 @dataclass(frozen=True)
 class Result:
     """What `daba.solve` returns."""
 
-    problem: Problem
-    """The problem at the solution."""
-    start: Problem
-    """The problem as it was given."""
+    solution: Problem | None
+    """The problem at the solution, where one process holds all of it."""
+    source: Problem | Store | None
+    """What was given to be solved."""
     options: Options
     history: list[Iteration]
     reason: str
@@ -47,8 +86,28 @@ class Result:
     converged: bool
     """Whether a tolerance was met, rather than a limit."""
     linear_solver: str
-    inter_share: float
-    """Share of observations whose camera and point live on different devices."""
+    sizes: Sizes
+    ranks: list[RankReport] = field(default_factory=list)
+    """What each process did; on rank 0."""
+    local: dict[int, State] = field(default_factory=dict)
+    """What each device of this process has reached."""
+
+    @property
+    def problem(self) -> Problem:
+        """The problem at the solution."""
+        if self.solution is None:
+            raise DabaError(
+                "no process holds the whole solution: write it to a store with `daba.save`, or "
+                "gather it with `daba.gather`"
+            )
+        return self.solution
+
+    @property
+    def start(self) -> Problem:
+        """The problem as it was given."""
+        if not isinstance(self.source, Problem):
+            raise DabaError("no process holds the whole problem")
+        return self.source
 
     @property
     def objective(self) -> float:
@@ -61,6 +120,11 @@ class Result:
     @property
     def seconds(self) -> float:
         return self.history[-1].seconds
+
+    @property
+    def inter_share(self) -> float:
+        """Share of observations whose camera and point live on different devices."""
+        return self.sizes.inter_share
 
     @cached_property
     def pixel_error(self) -> PixelError:
@@ -77,7 +141,7 @@ class Result:
 
     def rows(self) -> list[tuple[str, str]]:
         """The result table, as (what, value) pairs."""
-        p, first, last = self.problem, self.history[0], self.history[-1]
+        p, first, last = self.sizes, self.history[0], self.history[-1]
         made = last.iteration
         method = "lm" if self.options.centralized else self.options.method
         total = [sum(getattr(i, name) for i in self.history) for name in _COUNTED]
@@ -85,16 +149,12 @@ class Result:
         rows = [
             (
                 "problem",
-                f"{p.name}: {p.num_cameras:,} cameras, {p.num_points:,} points, "
-                f"{p.num_observations:,} observations",
+                f"{p.name}: {p.cameras:,} cameras, {p.points:,} points, "
+                f"{p.observations:,} observations",
             ),
             ("method", self._method_words(method)),
             ("F / K", f"{first.mean_objective:.6g} → {last.mean_objective:.6g}"),
-            (
-                "pixel error, rms",
-                f"{self.start_pixel_error.rms:.4g} → {self.pixel_error.rms:.4g} px "
-                f"(median {self.pixel_error.median:.3g})",
-            ),
+            ("pixel error, rms", self._pixel_words()),
             ("iterations", f"{made} in {last.seconds:.2f} s{per}"),
             (
                 "linear solver",
@@ -104,7 +164,31 @@ class Result:
         ]
         if method == "daba":
             rows.insert(5, ("restarts", f"{total[0]} of {made * self.options.devices} steps"))
+        if len(self.ranks) > 1:
+            rows.insert(-1, ("processes", self._process_words()))
         return rows
+
+    def _pixel_words(self) -> str:
+        if self.solution is None:
+            first, last = self.history[0], self.history[-1]
+            return f"{first.rms_pixels:.4g} → {last.rms_pixels:.4g} px (to first order)"
+        return (
+            f"{self.start_pixel_error.rms:.4g} → {self.pixel_error.rms:.4g} px "
+            f"(median {self.pixel_error.median:.3g})"
+        )
+
+    def _process_words(self) -> str:
+        ranks, made = self.ranks, max(self.history[-1].iteration, 1)
+        total = sum(sum(r.bytes_sent.values()) for r in ranks)
+        busy = [
+            sum(getattr(r, f"{what}_seconds") for r in ranks) / len(ranks)
+            for what in ("compute", "waiting", "exchange")
+        ]
+        return (
+            f"{len(ranks)}; {total / made / 1e6:.4g} MB sent per iteration; mean seconds "
+            f"computing {busy[0]:.3g}, waiting {busy[1]:.3g}, exchanging {busy[2]:.3g}; peak "
+            f"memory {max(r.peak_memory for r in ranks) / 1e6:.0f} MB"
+        )
 
     def _method_words(self, method: str) -> str:
         loss = self.options.loss
@@ -112,10 +196,8 @@ class Result:
         if loss.name != "trivial":
             words += f" ({loss.radius:g} px)"
         if method != "lm":
-            words = (
-                f"{words}, {self.options.devices} devices ({100 * self.inter_share:.1f} % inter "
-                f"observations), refine {self.options.refine}"
-            )
+            share = f"{100 * self.inter_share:.1f} % inter observations"
+            words += f", {self.options.devices} devices ({share}), refine {self.options.refine}"
         return words
 
     def summary(self) -> str:
@@ -128,16 +210,15 @@ class Result:
         """What `history.json` holds."""
         from daba import __version__
 
-        p = self.problem
+        pixels = {}
+        if self.solution is not None:
+            pixels = {
+                "start_pixel_error": asdict(self.start_pixel_error),
+                "pixel_error": asdict(self.pixel_error),
+            }
         return {
             "daba": __version__,
-            "problem": {
-                "name": p.name,
-                "cameras": p.num_cameras,
-                "points": p.num_points,
-                "observations": p.num_observations,
-                "inter_share": self.inter_share,
-            },
+            "problem": asdict(self.sizes),
             "options": self.options.to_dict(),
             "iterations": [asdict(i) for i in self.history],
             "result": {
@@ -148,9 +229,9 @@ class Result:
                 "objective": self.objective,
                 "mean_objective": self.mean_objective,
                 "linear_solver": self.linear_solver,
-                "start_pixel_error": asdict(self.start_pixel_error),
-                "pixel_error": asdict(self.pixel_error),
+                **pixels,
             },
+            "ranks": [rank.to_dict() for rank in self.ranks],
         }
 
 

@@ -2,72 +2,96 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 from daba.errors import DabaError
+from daba.interrupt import Interrupt
+from daba.log import open_log, write_line
+from daba.memory import peak_memory
 from daba.options import Options
-from daba.partition import Partition, make_partition
+from daba.partition import Partition
 from daba.problem import Problem
-from daba.result import Iteration, Result
+from daba.result import Iteration, RankReport, Result
 from daba.threads import one_blas_thread, set_threads
 from daba.warmup import compile_kernels
 
 if TYPE_CHECKING:
-    from daba.shard import State
+    from daba.checkpoint import Checkpoints
+    from daba.comm import Communicator
+    from daba.io.files import PathLike
+    from daba.io.store import Store
     from daba.solver import Solver
 
 Callback = Callable[[Iteration], Any]
 
+COLUMNS = (
+    "objective", "square", "restarts", "pcg", "retries", "sent", "computing", "waiting",
+    "exchanging", "moving", "interrupted", "seconds",
+)  # fmt: skip
+"""What each device tells the others in a report; what is known by process is in its first row."""
+
 
 def solve(
-    problem: Problem,
+    problem: Problem | Store | None,
     options: Options | None = None,
     *,
     partition: Partition | None = None,
     callback: Callback | None = None,
+    comm: Communicator | None = None,
+    checkpoints: Checkpoints | None = None,
+    log: PathLike | None = None,
     **changes: Any,
 ) -> Result:
     """Solve a bundle adjustment problem.
 
-    problem    from `daba.load`, `Problem.from_arrays` or `daba.generate`
-    options    an `Options`; single options can be given by name instead, or to change some:
-               `daba.solve(problem, devices=8, loss=daba.Huber(32.0), iterations=1000)`
-    partition  which device owns what; by default `make_partition(problem, devices)`
-    callback   called with each `Iteration`; the solve stops when it returns True
+    problem      from `daba.load`, `Problem.from_arrays` or `daba.generate`; or a `Store`, of which
+                 each process reads its own part
+    options      an `Options`; single options can be given by name instead, or to change some:
+                 `daba.solve(problem, devices=8, loss=daba.Huber(32.0), iterations=1000)`
+    partition    which device owns what; by default `make_partition(problem, devices)`
+    callback     called with each `Iteration` reported; the solve stops when it returns True
+    comm         `daba.communicator()` to share the work with the other processes of an MPI job,
+                 all of which must call; a `Problem` is taken from rank 0 and may be None elsewhere
+    checkpoints  a `daba.Checkpoints`: where and when to save, and what to resume from
+    log          folder in which each process keeps a log of its own
 
-    Ctrl-C stops the solve and returns what was reached.
+    Ctrl-C and SIGTERM stop the solve after the iteration at hand; what was reached is returned.
     """
+    from daba.comm.serial import Communicator
+    from daba.setup import make_setup
+
     options = _options(options, changes, partition)
-    problem.validated()
-    set_threads(options.threads)
-    compile_kernels()
-    from daba.shard import make_shard
+    comm = comm or Communicator()
+    set_threads(_threads(options, comm))
+    if comm.rank == 0:
+        compile_kernels()
+    comm.barrier()
     from daba.solver import Solver
 
     begin = time.perf_counter()
-    if options.centralized:
-        options = replace(options, devices=1)
-        partition = None
-    if partition is None:
-        partition = make_partition(problem, options.devices, options.seed)
-    with one_blas_thread():
-        solver = Solver(make_shard(problem, partition), options)
-        history = [_record(solver, 0, begin)]
-        x, converged, reason = _loop(solver, history, begin, callback)
+    setup = make_setup(problem, options, partition, comm)
+    options = setup.options
+    with one_blas_thread(), Interrupt() as interrupt, open_log(log, comm.rank) as lines:
+        solver = Solver(setup.shard, options, comm)
+        run = Run(solver, setup.fingerprint, callback, checkpoints, interrupt, begin, lines)
+        converged, reason = run.loop()
     return Result(
-        problem=solver.shard.to_problem(x),
-        start=problem,
+        solution=setup.gather(solver.x),
+        source=setup.source,
         options=options,
-        history=history,
+        history=run.history,
         reason=reason,
         converged=converged,
         linear_solver=type(solver.levenberg.linear).__name__.lower(),
-        inter_share=len(solver.shard.inter.camera) / problem.num_observations,
+        sizes=setup.sizes,
+        ranks=run.rank_reports(),
+        local=solver.shard.by_device(solver.x),
     )
 
 
@@ -90,80 +114,173 @@ def _options(
     return options
 
 
-def _loop(
-    solver: Solver, history: list[Iteration], begin: float, callback: Callback | None
-) -> tuple[State, bool, str]:
-    """Iterate until there is a reason to stop; returns the estimate that belongs to the last entry
-    of the history, whether it has converged, and the reason."""
-    x = solver.x
-    idle = 0
-    try:
-        while (stop := _reason_to_stop(solver, history, idle, callback)) is None:
-            solver.iterate()
-            if solver.options.check:
-                solver.check()
-            idle = 0 if solver.moved else idle + 1
-            entry = _record(solver, len(history), begin)
-            if not np.isfinite(entry.objective):
-                raise DabaError("the objective is not finite: the problem is numerically broken")
-            history.append(entry)
-            x = solver.x
-    except KeyboardInterrupt:
-        stop = False, "interrupted"
-    return x, *stop
+def _threads(options: Options, comm: Communicator) -> int | None:
+    """Processes on one machine share its cores."""
+    if options.threads is not None or comm.size == 1:
+        return options.threads
+    import os
+
+    return max(1, (os.cpu_count() or 1) // comm.node_size)
 
 
-def _reason_to_stop(
-    solver: Solver, history: list[Iteration], idle: int, callback: Callback | None
-) -> tuple[bool, str] | None:
-    """Whether the solve has converged and why it ends here; None to go on."""
-    options, last = solver.options, history[-1]
-    if callback is not None and callback(last) is True:
-        return False, "the callback asked to stop"
-    if (met := _tolerance_met(solver, history)) is not None:
-        return True, met
-    if idle == 2:
-        return True, "no step lowers the objective any further"
-    if last.iteration >= options.most_iterations:
-        return False, f"reached the limit of {options.most_iterations} iterations"
-    if options.max_seconds is not None and last.seconds >= options.max_seconds:
-        return False, f"reached the time limit of {options.max_seconds:g} s"
-    return None
+class Run:
+    """The loop around Algorithm 1: reports, reasons to stop, checkpoints."""
 
+    def __init__(
+        self,
+        solver: Solver,
+        fingerprint: dict[str, Any],
+        callback: Callback | None,
+        checkpoints: Checkpoints | None,
+        interrupt: Interrupt,
+        begin: float,
+        log: TextIO | None = None,
+    ) -> None:
+        self.log = log
+        self.solver, self.callback, self.interrupt, self.begin = solver, callback, interrupt, begin
+        self.fingerprint, self.checkpoints = fingerprint, checkpoints
+        self.options, self.comm = solver.options, solver.comm
+        self.iteration = 0
+        self.idle = 0
+        self.compute = 0.0
+        self.totals = RankReport(
+            self.comm.rank, range(solver.shard.first, solver.shard.first + len(solver.all))
+        )
+        self.history: list[Iteration] = []
+        self.tally = np.zeros(3)
+        self.moving, self.interrupted = True, False
+        if checkpoints is not None and checkpoints.resume is not None:
+            saved = checkpoints.restore(solver, fingerprint)
+            self.iteration, self.idle = saved["iteration"], saved["idle"]
+            self.history = saved["history"]
+            self.begin -= saved["seconds"]
+            self.record()
+        else:
+            solver.exchange.take_traffic()
+            self.history.append(self.record())
 
-def _tolerance_met(solver: Solver, history: list[Iteration]) -> str | None:
-    options = solver.options
-    last = history[-1].objective
-    if last == 0.0:
-        return "the objective is zero"
-    recent = [i.objective for i in history[-1 - options.window :]]
-    if options.function_tolerance > 0 and len(recent) > options.window:
-        change = (max(recent) - min(recent)) / last
-        if change <= options.function_tolerance:
-            return (
-                f"converged: F changed by {change:.1e} over {options.window} iterations "
-                f"(function tolerance {options.function_tolerance:g})"
+    def loop(self) -> tuple[bool, str]:
+        """Iterate until there is a reason to stop; whether it has converged, and the reason."""
+        every, most = self.options.report_every, self.options.most_iterations
+        alone = self.comm.size == 1
+        while True:
+            if self.history[-1].iteration == self.iteration:
+                if (stop := self.reason_to_stop()) is not None:
+                    break
+                if self.checkpoints is not None:
+                    self.checkpoints.save_if_due(self)
+            self.advance()
+            hurry = alone and self.interrupt.reason
+            if self.iteration % every == 0 or self.iteration >= most or hurry:
+                self.report()
+        if self.checkpoints is not None:
+            self.checkpoints.save(self)
+        return stop
+
+    def advance(self) -> None:
+        began = time.perf_counter()
+        solver = self.solver
+        solver.iterate()
+        if self.options.check:
+            solver.check()
+        self.iteration += 1
+        self.idle = 0 if solver.moved else self.idle + 1
+        self.tally += (solver.restarts, solver.pcg_iterations, solver.retries)
+        self.compute += time.perf_counter() - began
+
+    def report(self) -> None:
+        entry = self.record()
+        if not np.isfinite(entry.objective):
+            raise DabaError("the objective is not finite: the problem is numerically broken")
+        self.history.append(entry)
+
+    def record(self) -> Iteration:
+        """What has happened since the last report, everywhere."""
+        solver = self.solver
+        traffic = solver.exchange.take_traffic()
+        computing = self.compute - traffic.exchanging - traffic.waiting
+        here = np.zeros((solver.shard.num_devices, len(COLUMNS)))
+        here[:, :2] = solver.intra + solver.inter
+        here[0, 2:5] = self.tally
+        here[0, 5:9] = traffic.sent, max(computing, 0.0), traffic.waiting, traffic.exchanging
+        here[0, 9:11] = self.idle < 2, bool(self.interrupt.reason)
+        if self.comm.rank == 0:
+            here[0, 11] = time.perf_counter() - self.begin
+        total = dict(zip(COLUMNS, self.comm.gather(here).sum(axis=0).tolist(), strict=True))
+        self.totals.add(traffic, computing)
+        if self.log is not None:
+            own = here[:, 0].sum()
+            write_line(
+                self.log, self.iteration, own, solver.exchange.neighbours, traffic, computing
             )
-    if options.gradient_tolerance > 0:
-        largest = solver.gradient_norm()
-        if largest <= options.gradient_tolerance:
-            return (
-                f"converged: largest gradient entry {largest:.1e} "
-                f"(gradient tolerance {options.gradient_tolerance:g})"
-            )
-    return None
+        self.tally[:] = 0.0
+        self.compute = 0.0
+        K = solver.shard.extent.observations
+        self.moving = total["moving"] > 0
+        self.interrupted = total["interrupted"] > 0
+        F, ranks = total["objective"], self.comm.size
+        return Iteration(
+            iteration=self.iteration,
+            seconds=total["seconds"],
+            objective=F,
+            mean_objective=F / K,
+            rms_pixels=math.sqrt(total["square"] / K),
+            restarts=int(total["restarts"]),
+            pcg_iterations=int(total["pcg"]),
+            lm_retries=int(total["retries"]),
+            bytes_sent=int(total["sent"]),
+            compute_seconds=total["computing"] / ranks,
+            waiting_seconds=total["waiting"] / ranks,
+            exchange_seconds=total["exchanging"] / ranks,
+        )
 
+    def reason_to_stop(self) -> tuple[bool, str] | None:
+        """Whether the solve has converged and why it ends here; None to go on. The same on every
+        process, since all that it looks at is."""
+        options, last = self.options, self.history[-1]
+        asked = False
+        try:
+            asked = self.callback is not None and self.callback(last) is True
+        except KeyboardInterrupt:
+            self.interrupted = True
+        if self.comm.any(asked):
+            return False, "the callback asked to stop"
+        if self.interrupted or (self.comm.size == 1 and self.interrupt.reason):
+            return False, self.interrupt.reason or "interrupted"
+        if (met := self.tolerance_met()) is not None:
+            return True, met
+        if not self.moving:
+            return True, "no step lowers the objective any further"
+        if last.iteration >= options.most_iterations:
+            return False, f"reached the limit of {options.most_iterations} iterations"
+        if options.max_seconds is not None and last.seconds >= options.max_seconds:
+            return False, f"reached the time limit of {options.max_seconds:g} s"
+        return None
 
-def _record(solver: Solver, iteration: int, begin: float) -> Iteration:
-    K = solver.shard.problem.num_observations
-    F = solver.objective
-    return Iteration(
-        iteration=iteration,
-        seconds=time.perf_counter() - begin,
-        objective=F,
-        mean_objective=F / K,
-        rms_pixels=float(np.sqrt(solver.square / K)),
-        restarts=solver.restarts,
-        pcg_iterations=solver.pcg_iterations,
-        lm_retries=solver.retries,
-    )
+    def tolerance_met(self) -> str | None:
+        options, history = self.options, self.history
+        last = history[-1].objective
+        if last == 0.0:
+            return "the objective is zero"
+        if options.function_tolerance > 0 and self.iteration >= options.window:
+            since = self.iteration - options.window
+            recent = [i.objective for i in history if i.iteration >= since]
+            change = (max(recent) - min(recent)) / last
+            if len(recent) > 1 and change <= options.function_tolerance:
+                return (
+                    f"converged: F changed by {change:.1e} over {options.window} iterations "
+                    f"(function tolerance {options.function_tolerance:g})"
+                )
+        if options.gradient_tolerance > 0:
+            largest = self.solver.gradient_norm()
+            if largest <= options.gradient_tolerance:
+                return (
+                    f"converged: largest gradient entry {largest:.1e} "
+                    f"(gradient tolerance {options.gradient_tolerance:g})"
+                )
+        return None
+
+    def rank_reports(self) -> list[RankReport]:
+        """What each process did; on rank 0."""
+        self.totals.peak_memory = peak_memory()
+        return self.comm.collect(self.totals)

@@ -1,5 +1,5 @@
 """What one process holds: the cameras, points and observations of its devices, laid out so that
-each device's variables are contiguous and observations are split into intra and inter."""
+each device's variables are contiguous, with the ghosts it sees of other processes behind them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import NamedTuple
 import numpy as np
 
 from daba.kernels.cpu.types import Devices, Observations, Tasks
+from daba.layout import Extent, Piece, Records, lay_out, pointers
 from daba.partition import Partition
 from daba.problem import Floats, Ints, Problem
 
 TASK_OBSERVATIONS = 1024
 """Fewer observations than this are not worth a task of their own."""
 MOST_TASKS = 64
+FEWEST_TASKS = 4
+"""Tasks of all devices together, and of one device however many there are."""
 
 
 class State(NamedTuple):
-    """An estimate x: camera records (C, 15) and points (P, 3), in the shard's order."""
+    """An estimate x: camera records and points in the shard's order, its own before its ghosts."""
 
     cameras: Floats
     points: Floats
@@ -29,26 +32,59 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Shard:
-    """Devices, their observations, and the way back to the problem's own order."""
+    """Devices, their observations, their ghosts, and the way back to the problem's own order."""
 
-    problem: Problem
+    extent: Extent
+    """Of all devices, here and elsewhere."""
+    first: int
+    """The first device here; the others follow it."""
     camera_order: Ints
     """The problem's camera at each place of the shard."""
     point_order: Ints
+    ghost_cameras: Ints
+    """Places of the cameras seen here and owned by another process, ascending."""
+    ghost_points: Ints
     devices: Devices
     intra: Observations
     inter: Observations
+    start: State
+    """Where the solve begins; the ghosts are not known yet."""
+    origin: Problem | None = None
+    """The whole problem, where this process holds all of it."""
 
     @property
     def num_devices(self) -> int:
         return len(self.devices.camera_ptr) - 1
 
+    @property
+    def num_cameras(self) -> int:
+        """Cameras owned here."""
+        return len(self.camera_order)
+
+    @property
+    def num_points(self) -> int:
+        return len(self.point_order)
+
+    @property
+    def problem(self) -> Problem:
+        assert self.origin is not None, "this process holds a part of the problem"
+        return self.origin
+
     def state(self) -> State:
-        """The problem's estimate in the shard's order."""
-        return State(
-            np.ascontiguousarray(self.problem.cameras[self.camera_order]),
-            np.ascontiguousarray(self.problem.points[self.point_order]),
-        )
+        """The estimate at the start."""
+        return self.start.copy()
+
+    def own(self, x: State) -> State:
+        """x without ghosts."""
+        return State(x.cameras[: self.num_cameras], x.points[: self.num_points])
+
+    def by_device(self, x: State) -> dict[int, State]:
+        """What each device here owns of x."""
+        c, l = self.devices.camera_ptr, self.devices.point_ptr
+        return {
+            self.first + a: State(x.cameras[c[a] : c[a + 1]], x.points[l[a] : l[a + 1]])
+            for a in range(self.num_devices)
+        }
 
     def to_problem(self, x: State) -> Problem:
         """The problem with estimate x, in its own order."""
@@ -60,78 +96,120 @@ class Shard:
 
 
 def make_shard(problem: Problem, partition: Partition) -> Shard:
-    """Lay the problem out by device. Points follow each other as their first cameras do, so that
-    neighbours in memory are seen by the same cameras."""
-    S = partition.devices
-    camera_order = np.argsort(partition.camera_device, kind="stable").astype(np.int32)
-    camera_place = _inverse(camera_order)
-    camera = camera_place[problem.camera_index]
-    first = np.full(problem.num_points, problem.num_cameras, dtype=np.int32)
-    np.minimum.at(first, problem.point_index, camera)
-    point_order = np.lexsort((first, partition.point_device)).astype(np.int32)
-    point = _inverse(point_order)[problem.point_index]
-    camera_ptr = _pointers(partition.camera_device, S)
-    point_ptr = _pointers(partition.point_device, S)
-    inter = (
-        partition.camera_device[problem.camera_index]
-        != (partition.point_device[problem.point_index])
+    """The shard of a process that holds every device."""
+    layout = lay_out(problem, partition)
+    pieces = [layout.piece(device) for device in range(partition.devices)]
+    return join(pieces, 0, layout.extent, problem)
+
+
+def join(pieces: list[Piece], first: int, extent: Extent, origin: Problem | None = None) -> Shard:
+    """The shard of a process that holds consecutive devices, given their pieces."""
+    last = first + len(pieces)
+    camera_ptr = extent.camera_ptr[first : last + 1] - extent.camera_ptr[first]
+    point_ptr = extent.point_ptr[first : last + 1] - extent.point_ptr[first]
+    cameras = _Local(extent.camera_ptr[first], extent.camera_ptr[last])
+    points = _Local(extent.point_ptr[first], extent.point_ptr[last])
+    intra = Records.concatenate(p.intra for p in pieces)
+    inter = Records.concatenate(p.inter for p in pieces)
+    outer = Records.concatenate(p.outer for p in pieces)
+    # an observation between two devices of this process is in both their pieces: take it once
+    inter = Records.concatenate([inter, outer.take(~points.owns(outer.point))])
+    ghost_cameras = cameras.ghosts(inter.camera)
+    ghost_points = points.ghosts(inter.point)
+    by_camera = np.zeros(cameras.count, np.int64)
+    by_point = np.zeros(points.count, np.int64)
+    for records in (intra, inter):
+        by_camera += cameras.count_owned(records.camera)
+        by_point += points.count_owned(records.point)
+    most = max(FEWEST_TASKS, MOST_TASKS // extent.devices)
+    start = State(
+        np.concatenate([*(p.cameras for p in pieces), np.zeros((len(ghost_cameras), 15))]),
+        np.concatenate([*(p.points for p in pieces), np.zeros((len(ghost_points), 3))]),
     )
-    by_camera = np.bincount(camera, minlength=problem.num_cameras)
-    by_point = np.bincount(point, minlength=problem.num_points)
-    sizes = problem.num_cameras, problem.num_points
     return Shard(
-        problem=problem,
-        camera_order=camera_order,
-        point_order=point_order,
+        extent=extent,
+        first=first,
+        camera_order=np.concatenate([p.camera_id for p in pieces]),
+        point_order=np.concatenate([p.point_id for p in pieces]),
+        ghost_cameras=ghost_cameras,
+        ghost_points=ghost_points,
         devices=Devices(
             camera_ptr,
             point_ptr,
-            make_tasks(camera_ptr, by_camera),
-            make_tasks(point_ptr, by_point),
+            make_tasks(camera_ptr, by_camera, most),
+            make_tasks(point_ptr, by_point, most),
         ),
-        intra=_observations(problem, camera, point, np.flatnonzero(~inter), sizes),
-        inter=_observations(problem, camera, point, np.flatnonzero(inter), sizes),
+        intra=_observations(intra, cameras, points),
+        inter=_observations(inter, cameras, points, ghost_cameras, ghost_points),
+        start=start,
+        origin=origin,
     )
 
 
-def make_tasks(device_ptr: np.ndarray, work: np.ndarray) -> Tasks:
-    """Cut each device's items into runs of about equal work; depends on the problem alone."""
+class _Local:
+    """Numbers a process gives to places: its own from 0 on, then its ghosts."""
+
+    def __init__(self, start: int, stop: int) -> None:
+        self.start, self.stop, self.count = int(start), int(stop), int(stop - start)
+
+    def owns(self, places: Ints) -> np.ndarray:
+        return (places >= self.start) & (places < self.stop)
+
+    def ghosts(self, places: Ints) -> Ints:
+        return np.unique(places[~self.owns(places)])
+
+    def count_owned(self, places: Ints) -> np.ndarray:
+        own = places[self.owns(places)] - self.start
+        return np.bincount(own, minlength=self.count)
+
+    def number(self, places: Ints, ghosts: Ints) -> Ints:
+        if len(ghosts) == 0:
+            return places - np.int32(self.start) if self.start else places
+        ghost = self.count + np.searchsorted(ghosts, places)
+        return np.where(self.owns(places), places - self.start, ghost).astype(np.int32)
+
+
+def make_tasks(device_ptr: np.ndarray, work: np.ndarray, most: int = MOST_TASKS) -> Tasks:
+    """Cut each device's items into runs of about equal work, at most `most`; they depend on the
+    device alone, not on threads nor on what else the process holds."""
     done = np.concatenate([[0], np.cumsum(work)])
-    total = int(done[-1])
-    grain = max(TASK_OBSERVATIONS, total // MOST_TASKS)
     cuts, owners = [np.zeros(1, np.int64)], []
     for device, (lo, hi) in enumerate(zip(device_ptr[:-1], device_ptr[1:], strict=True)):
         share = int(done[hi] - done[lo])
+        grain = max(TASK_OBSERVATIONS, share // most)
         count = int(min(max(1, round(share / grain)), max(1, hi - lo)))
-        goals = done[lo] + share * np.arange(1, count) / count
-        inner = np.clip(np.searchsorted(done, goals), lo, hi)
+        goals = share * np.arange(1, count) / count
+        inner = lo + np.clip(np.searchsorted(done[lo : hi + 1] - done[lo], goals), 0, hi - lo)
         cuts.append(np.concatenate([inner, [hi]]).astype(np.int64))
         owners.append(np.full(count, device, np.int32))
     owner = np.concatenate(owners)
-    return Tasks(np.concatenate(cuts), owner, _pointers(owner, len(device_ptr) - 1))
+    return Tasks(np.concatenate(cuts), owner, pointers(owner, len(device_ptr) - 1))
 
 
 def _observations(
-    problem: Problem, camera: Ints, point: Ints, chosen: np.ndarray, sizes: tuple[int, int]
+    records: Records,
+    cameras: _Local,
+    points: _Local,
+    ghost_cameras: Ints = np.empty(0, np.int32),  # noqa: B008
+    ghost_points: Ints = np.empty(0, np.int32),  # noqa: B008
 ) -> Observations:
-    order = chosen[np.lexsort((camera[chosen], point[chosen]))]
-    c, p = camera[order], point[order]
+    """In the process's own numbers: those of its own points first, in their order."""
+    owned = points.owns(records.point)
+    point_ptr = pointers(records.point[owned] - np.int32(points.start), points.count)
+    seen = np.flatnonzero(cameras.owns(records.camera))
+    own_camera = records.camera[seen] - np.int32(cameras.start)
     return Observations(
-        camera=c,
-        point=p,
-        u=np.ascontiguousarray(problem.u[order]),
-        weight=np.ascontiguousarray(problem.weights[order]),
-        point_ptr=_pointers(p, sizes[1]),
-        camera_ptr=_pointers(c, sizes[0]),
-        camera_obs=np.argsort(c, kind="stable").astype(np.int32),
+        camera=cameras.number(records.camera, ghost_cameras),
+        point=points.number(records.point, ghost_points),
+        u=np.ascontiguousarray(records.u),
+        weight=np.ascontiguousarray(records.weight),
+        point_ptr=point_ptr,
+        camera_ptr=pointers(own_camera, cameras.count),
+        camera_obs=_by_camera(own_camera, records.point[seen], seen, len(ghost_points) > 0),
     )
 
 
-def _inverse(order: Ints) -> Ints:
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order), dtype=np.int32)
-    return place
-
-
-def _pointers(owner: Ints, count: int) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=count))]).astype(np.int64)
+def _by_camera(camera: Ints, point: Ints, seen: np.ndarray, unsorted: bool) -> Ints:
+    """Observations camera after camera, each in the order of places, whoever owns the points."""
+    order = np.lexsort((point, camera)) if unsorted else np.argsort(camera, kind="stable")
+    return seen[order].astype(np.int32)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from daba.acceleration import Nesterov, RestartMetrics
+from daba.comm.serial import Blocks, Communicator
 from daba.errors import DabaError
 from daba.kernels.cpu import objective as passes
 from daba.kernels.cpu import refine, state
@@ -17,23 +18,32 @@ from daba.options import Options
 from daba.shard import Shard, State
 from daba.surrogate import Surrogate
 
+ROUNDS: dict[str, tuple[Blocks, ...]] = {
+    "none": (),
+    "points": ("points",),
+    "sweep": ("points", "cameras", "points"),
+}
+"""Which variables of the boundary each kind of refinement moves, in turn."""
+
 
 class Solver:
     """The devices of one process and the state of Algorithm 1 on them."""
 
-    def __init__(self, shard: Shard, options: Options) -> None:
-        self.shard, self.options = shard, options
+    def __init__(self, shard: Shard, options: Options, comm: Communicator | None = None) -> None:
+        self.shard, self.options, self.comm = shard, options, comm or Communicator()
+        self.exchange = self.comm.exchange(shard)
         self.accelerated = options.method == "daba" and not options.centralized
         self.all = np.ones(shard.num_devices, dtype=bool)
-        self.levenberg = Levenberg(shard, options)
+        self.levenberg = Levenberg(shard, options, self.comm)
         new = lambda: Surrogate(shard, options.loss, options.split, options.xi)  # noqa: E731
         self.surrogate = new()  # E^α(· | x)
         self.accelerated_surrogate = new() if self.accelerated else self.surrogate  # E^α(· | x̄)
-        self.x = shard.state()
-        self.intra = self.levenberg.objective(self.x, self.all)
-        self.inter = self.surrogate.rebase(self.x)
+        x = shard.state()
+        self.exchange.update(x, "both")
+        self.place(x)
         F = self.intra[:, 0] + self.surrogate.value(self.x, self.all)
-        self.nesterov = Nesterov(shard, self.x, options.clip, options.resets)
+        if self.accelerated:
+            self.nesterov = Nesterov(shard, self.x, options.clip, options.resets, self.exchange)
         self.metrics = RestartMetrics(
             F, F * options.restart_ratio, F, options.eta, options.eta_growth
         )
@@ -41,15 +51,16 @@ class Solver:
         self.moved = True
         self.checked = (self.objective, self.metrics.F_bar.copy())
 
-    @property
-    def objective(self) -> float:
-        """F(x)."""
-        return float((self.intra + self.inter)[:, 0].sum())
+    def place(self, x: State) -> None:
+        """Stand at x, whose ghosts are known."""
+        self.x = x
+        self.intra = self.levenberg.objective(x, self.all)
+        self.inter = self.surrogate.rebase(x)
 
     @property
-    def square(self) -> float:
-        """Σ ω² |e|²."""
-        return float((self.intra + self.inter)[:, 1].sum())
+    def objective(self) -> float:
+        """F(x), of all devices; every process must ask at the same time."""
+        return float(self.comm.gather(self.intra + self.inter)[:, 0].sum())
 
     def iterate(self) -> None:
         """One pass through the loop of Algorithm 1, for every device α."""
@@ -59,6 +70,7 @@ class Solver:
             self.accelerated_surrogate.rebase(self.nesterov.extrapolate(x))
         step = self.levenberg.step(x, self.intra, self.accelerated_surrogate, self.all)
         restart = np.zeros_like(self.all)
+        E = metrics.E
         if self.accelerated:
             # Adaptive restart
             now = self.intra[:, 0] + here.value(x, self.all)
@@ -68,17 +80,43 @@ class Solver:
                 again = self.levenberg.step(x, self.intra, here, restart)
                 self.adopt(again, restart, step)
                 E = metrics.bound(step.intra[:, 0] + here.value(step.x, self.all), now)
-            # Exchange with neighbours, F^α = E^α + ΔE^α(x⁺ | x)
-            F = E + self.slack(step.x, x)
-            metrics.update(E, F + self.refine(step))
-            self.nesterov.advance(x, step.x, self.levenberg.system)
-        else:
-            self.refine(step)
+        # Exchange with neighbours, F^α = E^α + ΔE^α(x⁺ | x)
+        change = self.communicate(step, x)
+        if self.accelerated:
+            self.levenberg.judge(E + change > metrics.F)
+            metrics.update(E, E + change)
+            self.nesterov.advance(x, step.x)
         self.x, self.intra = step.x, step.intra
         self.inter = here.rebase(self.x)
         self.restarts = int(restart.sum())
         self.pcg_iterations, self.retries = step.pcg_iterations, step.retries
         self.moved = bool(step.moved.any())
+
+    def communicate(self, step: Step, x: State) -> Floats:
+        """Tell the neighbours x⁺ and learn their ghosts, moving the boundary in between if it is
+        to be refined. Returns F^α(x⁺) − E^α(x⁺), (S,)."""
+        rounds = () if self.options.centralized else ROUNDS[self.options.refine]
+        if not rounds:
+            self.exchange.start(step.x, "both")
+            self.overlap(step)
+            self.exchange.finish(step.x)
+            return self.slack(step.x, x) if self.accelerated else np.zeros(len(self.all))
+        self.exchange.update(step.x, "cameras")
+        change = self.slack(step.x, x) if self.accelerated else np.zeros(len(self.all))
+        for block in rounds[:-1]:
+            change += self.refine(step.x, block)
+            self.exchange.update(step.x, block)
+        change += self.refine(step.x, "points")
+        self.exchange.start(step.x, "points")
+        step.intra = self.levenberg.objective(step.x, self.all)
+        self.overlap(step)
+        self.exchange.finish(step.x)
+        return change
+
+    def overlap(self, step: Step) -> None:
+        """While ghosts are on their way, begin the next iteration with what needs none."""
+        if self.exchange.neighbours:
+            self.levenberg.prepare(step.x)
 
     def check(self) -> None:
         """Raise `DabaError` if a guarantee of the method does not hold at this iteration.
@@ -89,8 +127,9 @@ class Solver:
         F, before, metrics = self.objective, self.checked, self.metrics
         if self.accelerated:
             scale = 1e-9 * F
+            total = float(self.comm.gather(metrics.F[:, None]).sum())
             broken = {
-                "ΣF^α = F": abs(metrics.F.sum() - F) > scale,
+                "ΣF^α = F": abs(total - F) > scale,
                 "F^α ≤ E^α": bool((metrics.F > metrics.E + scale).any()),
                 "E^α ≤ F̄^α": bool((metrics.E > before[1] + scale).any()),
                 "F̄^α never rises": bool((metrics.F_bar > before[1] + scale).any()),
@@ -106,7 +145,8 @@ class Solver:
         """Largest entry of the gradient of F; the surrogate's is the same at its base (Prop. 1)."""
         self.levenberg.linearize(self.x, self.surrogate)
         system = self.levenberg.system
-        return float(max(np.abs(system.g_c).max(), np.abs(system.g_l).max()))
+        here = max(np.abs(system.g_c).max(), np.abs(system.g_l).max())
+        return float(self.comm.gather(np.full((len(self.all), 1), here)).max())
 
     def slack(self, x: State, base: State) -> Floats:
         """ΔE^α(x | base). An inter observation's slack is shared evenly between its two devices,
@@ -124,7 +164,7 @@ class Solver:
 
     def proximal(self, x: State, base: State) -> Floats:
         """½ξ|x^α − base^α|²."""
-        devices = self.shard.devices
+        devices, x, base = self.shard.devices, self.shard.own(x), self.shard.own(base)
         square_c = np.square(x.cameras - base.cameras).sum(axis=1)
         square_l = np.square(x.points - base.points).sum(axis=1)
         return (
@@ -133,21 +173,14 @@ class Solver:
             * (_sum_by(square_c, devices.camera_ptr) + _sum_by(square_l, devices.point_ptr))
         )
 
-    def refine(self, step: Step) -> Floats:
-        """Move boundary variables to lower the true F; returns the change on each device."""
-        rounds = {"none": "", "points": "p", "sweep": "pcp"}[self.options.refine]
-        change = np.zeros(self.shard.num_devices)
-        if not rounds or self.options.centralized:
-            return change
+    def refine(self, x: State, block: Blocks) -> Floats:
+        """Move the boundary's cameras or points to lower the true F; returns the change on each
+        device."""
         loss, devices = self.options.loss, self.shard.devices
-        both = (self.shard.intra, self.shard.inter, *step.x)
-        for block in rounds:
-            if block == "p":
-                change += refine.refine_points(*both, devices.point_tasks, loss.kind, loss.radius)
-            else:
-                change += refine.refine_cameras(*both, devices.camera_tasks, loss.kind, loss.radius)
-        step.intra = self.levenberg.objective(step.x, self.all)
-        return change
+        both = (self.shard.intra, self.shard.inter, *x)
+        if block == "points":
+            return refine.refine_points(*both, devices.point_tasks, loss.kind, loss.radius)
+        return refine.refine_cameras(*both, devices.camera_tasks, loss.kind, loss.radius)
 
     def adopt(self, again: Step, where: Bools, step: Step) -> None:
         """Take the devices in `where` from `again`."""
@@ -159,5 +192,5 @@ class Solver:
 
 
 def _sum_by(values: Floats, ptr: np.ndarray) -> Floats:
-    done = np.concatenate([[0.0], np.cumsum(values)])
-    return done[ptr[1:]] - done[ptr[:-1]]
+    """Sum of each device's values, whatever else the process holds."""
+    return np.array([values[lo:hi].sum() for lo, hi in zip(ptr[:-1], ptr[1:], strict=True)])

@@ -14,7 +14,7 @@ class Surrogate:
     """Σ P + Σ Q + ½ξ|x − base|² of each device; E^α is this plus the intra objective."""
 
     def __init__(self, shard: Shard, loss: Loss, split: float, xi: float) -> None:
-        C, P = len(shard.camera_order), len(shard.point_order)
+        C, P = shard.num_cameras, shard.num_points
         self.shard, self.loss, self.split, self.xi = shard, loss, split, xi
         self.moments = Moments(
             cameras=np.zeros((C, 15)),

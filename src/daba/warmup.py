@@ -88,7 +88,7 @@ def _compile_first_half() -> None:
     state.choose(every, *x, *tasks, *x.copy())
     nesterov = Nesterov(shard, x, np.inf, reset=True)
     nesterov.extrapolate(x)
-    nesterov.advance(x, x, lm.system)
+    nesterov.advance(x, x)
     fixed = (options.loss.kind, options.loss.radius, options.split)
     objective.slack_by_point(shard.inter, *x, *x, devices.point_tasks, *fixed)
     objective.slack_by_camera(shard.inter, *x, *x, devices.camera_tasks, *fixed)

@@ -108,4 +108,4 @@ def test_written_files_have_ordinary_permissions(tmp_path: Path) -> None:
 def test_every_format_is_reached_by_name_and_suffix() -> None:
     suffixes = [suffix for form in daba.io.FORMATS for suffix in form.suffixes]
     assert len(suffixes) == len(set(suffixes))
-    assert [form.name for form in daba.io.FORMATS] == ["bal", "npz", "ply"]
+    assert [form.name for form in daba.io.FORMATS] == ["bal", "npz", "ply", "store"]

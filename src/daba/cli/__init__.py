@@ -10,12 +10,17 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import warnings
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 
 from daba.errors import DabaError, DabaWarning
+from daba.launch import abort_others, launched_rank
+
+PATIENCE = 1.0
+"""Seconds for which another rank leaves it to rank 0 to tell of an error they share."""
 
 COMMANDS = {
     "solve": "Solve a problem and write the solution.",
@@ -35,6 +40,8 @@ EXAMPLES = """\
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None and (launched_rank() or 0) > 0:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - under MPI rank 0 talks
     with warnings.catch_warnings():
         warnings.simplefilter("always", DabaWarning)
         warnings.showwarning = _show_warning
@@ -92,10 +99,16 @@ def _help() -> str:
 
 
 def _fail(message: str, code: int) -> int:
+    """Say what went wrong. Under MPI the whole job ends; what all ranks find, rank 0 says."""
+    rank = launched_rank()
+    if rank:
+        time.sleep(PATIENCE)
     try:
-        print(f"daba: error: {message}", file=sys.stderr)
+        where = "" if not rank else f" on rank {rank}"
+        print(f"daba: error{where}: {message}", file=sys.stderr, flush=True)
     except BrokenPipeError:
         _closed_pipe()
+    abort_others(code)
     return code
 
 

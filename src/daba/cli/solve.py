@@ -5,28 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import tyro
 
+from daba.checkpoint import Checkpoints
 from daba.cli.arguments import Flag, Intrinsics, Quiet, flags_of, parse
 from daba.cli.console import make_console, pairs_table, to_json
 from daba.cli.outputs import check_problem_target, check_target
 from daba.errors import DabaError
+from daba.interrupt import REASONS
+from daba.io.store import Store
 from daba.losses import LOSSES, make_loss
 from daba.options import Options
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from daba.comm import Communicator
     from daba.problem import Problem
+    from daba.result import Result
+
+EXIT_CODES = {reason: 128 + number for number, reason in REASONS.items()}
+"""As a shell reports a process that a signal has ended, though here everything is in order."""
 
 GROUPS = {
     "method": (
         "method", "devices", "iterations", "loss", "loss_radius", "refine", "threads", "seed",
     ),
     "stopping": (
-        "function_tolerance", "gradient_tolerance", "patience", "max_seconds", "check",
+        "function_tolerance", "gradient_tolerance", "patience", "max_seconds", "report_every",
+        "check",
     ),
     "surrogate and restart": (
         "xi", "split", "eta", "eta_growth", "restart_ratio", "momentum_clip", "momentum_reset",
@@ -46,25 +55,42 @@ class Solve:
 
     With --devices S the problem is shared by S devices that only exchange what lies on their
     boundary; with one device it is solved by Levenberg–Marquardt. Ctrl-C stops early and still
-    writes everything asked for.
+    writes everything asked for. Under mpiexec the devices are dealt to the processes; of a store
+    (see daba partition --output) each process reads only its own part.
 
     examples:
       daba solve problem.txt.bz2 --output solution.txt
       daba solve problem.txt.bz2 --devices 8 --iterations 200 --loss huber --loss-radius 32
       daba solve problem.txt.bz2 --devices 8 --output solution.txt --output solution.ply \\
           --history history.json --plot convergence.png
+      daba partition problem.txt.bz2 --devices 8 --output problem.daba
+      mpiexec -n 4 daba solve problem.daba --output solution.daba --checkpoint saved \\
+          --checkpoint-every 10m
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
-    """Problem to solve: BAL (.txt, .bal, also with .bz2 or .gz) or .npz."""
+    """Problem to solve: BAL (.txt, .bal, also with .bz2 or .gz), .npz, or a store."""
     output: Annotated[
         tyro.conf.UseAppendAction[tuple[Path, ...]], tyro.conf.arg(metavar="OUT")
     ] = ()
-    """Where to write the solution: BAL, .npz or .ply by suffix. Give it again for more files."""
+    """Where to write the solution: BAL, .npz, .ply or a store (.daba) by suffix. Give it again for
+    more files."""
     history: Annotated[Path | None, tyro.conf.arg(metavar="H.json", help_behavior_hint="")] = None
     """Where to write options, every iteration and the result, as JSON."""
     plot: Annotated[Path | None, tyro.conf.arg(metavar="P.png", help_behavior_hint="")] = None
     """Where to draw the convergence: .png, .svg or .pdf."""
+    checkpoint: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    """Where to keep checkpoints; the two latest stay."""
+    checkpoint_every: Annotated[
+        str | None, tyro.conf.arg(metavar="N|MINUTESm", help_behavior_hint="")
+    ] = None
+    """Save after so many iterations (50) or minutes (10m); at the end and when stopped in any
+    case."""
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    """Go on from the latest checkpoint in DIR, as if the solve had never stopped, on any number
+    of processes."""
+    log: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    """Folder for a log of every process: its own F, times, bytes and memory, at each report."""
     intrinsics: Intrinsics = "paper"
     quiet: Quiet = False
 
@@ -72,40 +98,85 @@ class Solve:
 def run(argv: list[str]) -> int:
     command, values = parse(Solve, argv, solve_flags(), GROUPS)
     options = make_options(values)
+    checkpoints = _checkpoints(command)
     _check_outputs(command)
 
-    from daba.io import load
+    from daba.io.folders import is_store
+    from daba.launch import communicator
     from daba.partition import make_partition
     from daba.progress import Progress
     from daba.run import solve
 
-    problem = load(command.input, command.intrinsics)
-    if not options.centralized and options.devices > problem.num_cameras:
-        make_partition(problem, options.devices)  # says why not, before anything is compiled
-    console = None if command.quiet else _announced(problem)
+    comm = communicator()
+    talks = comm.rank == 0
+    problem: Problem | Store | None = None
+    if is_store(command.input):
+        problem = Store(command.input)
+    elif talks:
+        from daba.io import load
+
+        problem = load(command.input, command.intrinsics)
+        if not options.centralized and options.devices > problem.num_cameras:
+            make_partition(problem, options.devices)  # says why not, before anything is compiled
+    console = _announced(problem) if talks and not command.quiet else None
     with Progress(console, options.most_iterations, options.max_seconds) as progress:
-        result = solve(problem, options, callback=progress)
-    written, errors = _write(command, result)
+        result = solve(
+            problem,
+            options,
+            callback=progress if talks else None,
+            comm=comm,
+            checkpoints=checkpoints,
+            log=command.log,
+        )
+    written, errors = _write(command, result, comm)
     if console is not None:
         console.print()
         console.print(pairs_table([*result.rows(), *(("written", str(path)) for path in written)]))
+    comm.barrier()
     if errors:
         raise DabaError("\n".join(errors))
-    return 130 if result.reason == "interrupted" else 0
+    return EXIT_CODES.get(result.reason, 0)
 
 
-def _announced(problem: Problem) -> Console | None:
+def _checkpoints(command: Solve) -> Checkpoints | None:
+    """`--checkpoint`, `--checkpoint-every` and `--resume`, understood."""
+    every: int | None = None
+    minutes: float | None = None
+    if (text := command.checkpoint_every) is not None:
+        try:
+            if text.endswith("m"):
+                minutes = float(text.removesuffix("m"))
+            else:
+                every = int(text)
+        except ValueError:
+            raise DabaError(
+                f"--checkpoint-every takes a number of iterations, such as 50, or of minutes, such "
+                f"as 10m, not '{text}'"
+            ) from None
+    if command.checkpoint is None and command.resume is None and text is None:
+        return None
+    return Checkpoints(command.checkpoint, every, minutes, command.resume)
+
+
+def _announced(problem: Problem | Store | None) -> Console | None:
     """A console on which the problem and its oddities are told; None if nobody listens."""
     from daba.inspect import inspect
 
     console = make_console()
     try:
+        if isinstance(problem, Store):
+            e = problem.extent
+            sizes = e.cameras, e.points, e.observations
+            notes = [f"a store of {e.devices} devices"]
+        else:
+            assert problem is not None
+            sizes = problem.num_cameras, problem.num_points, problem.num_observations
+            notes = inspect(problem).warnings
         console.print(
-            f"{problem.name}: {problem.num_cameras:,} cameras, {problem.num_points:,} points, "
-            f"{problem.num_observations:,} observations",
+            "{}: {:,} cameras, {:,} points, {:,} observations".format(problem.name, *sizes),
             markup=False,
         )
-        for note in inspect(problem).warnings:
+        for note in notes:
             console.print(f"  note: {note}", markup=False)
     except BrokenPipeError:  # what is to be written will be
         return None
@@ -142,31 +213,38 @@ def _check_outputs(command: Solve) -> None:
             raise DabaError(f"{path} is to be written twice; give every file a name of its own")
 
 
-def _write(command: Solve, result: Any) -> tuple[list[Path], list[str]]:
-    """Write every file that can be written; returns those, and what went wrong with others."""
+def _write(command: Solve, result: Result, comm: Communicator) -> tuple[list[Path], list[str]]:
+    """Write every file that can be written; returns those, and what went wrong with others. All
+    processes write a store; rank 0 writes the rest, and gathers the solution for that."""
+    from daba.gather import gather, save_store
     from daba.io import save
     from daba.io.files import open_output
+    from daba.io.folders import is_store
+    from daba.plot import convergence
 
-    def write_history(path: Path) -> None:
-        with open_output(path) as out:
-            out.write(to_json(result.to_dict()).encode() + b"\n")
+    written: list[Path] = []
+    errors: list[str] = []
 
-    def write_plot(path: Path) -> None:
-        from daba.plot import convergence
-
-        convergence(result, path)
-
-    tasks: list[tuple[Path | None, Callable[[Path], None]]] = [
-        *((path, lambda path: save(result.problem, path)) for path in command.output),
-        (command.history, write_history),
-        (command.plot, write_plot),
-    ]
-    written, errors = [], []
-    for path, write in tasks:
+    def attempt(path: Path | None, write: Callable[[Path], object]) -> None:
         if path is not None:
             try:
                 write(path)
                 written.append(path)
             except DabaError as error:
                 errors.append(str(error))
-    return written, errors
+
+    def write_history(path: Path) -> None:
+        with open_output(path) as out:
+            out.write(to_json(result.to_dict()).encode() + b"\n")
+
+    stores = [path for path in command.output if path.suffix == ".daba" or is_store(path)]
+    files = [path for path in command.output if path not in stores]
+    for path in stores:
+        attempt(path, lambda path: save_store(result, path, comm))
+    whole = gather(result, comm) if files else None
+    if comm.rank == 0:
+        for path in files:
+            attempt(path, lambda path: save(cast("Problem", whole), path))
+        attempt(command.history, write_history)
+        attempt(command.plot, lambda path: convergence(result, path))
+    return written, errors if comm.rank == 0 else []

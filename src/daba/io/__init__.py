@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from daba.errors import DabaError
-from daba.io import bal, native, ply
+from daba.io import bal, native, ply, store
 from daba.io.bal import Intrinsics
 from daba.io.files import PathLike, split_suffix
+from daba.io.folders import is_store
+from daba.io.source import Source
 from daba.problem import Problem
 
-__all__ = ["FORMATS", "Format", "load", "save"]
+__all__ = ["FORMATS", "Format", "load", "open_source", "save"]
 
 
 @dataclass(frozen=True)
@@ -30,22 +33,26 @@ class Format:
     """Whether .bz2 or .gz may follow the suffix."""
     reads_intrinsics: bool = False
     """Whether `load` takes `intrinsics`."""
+    open_source: Callable[[PathLike, Path], Source] | None = None
+    """How observations are read without holding them, where that is possible."""
 
 
 FORMATS = (
-    Format("bal", (".txt", ".bal"), bal.load, bal.save, compressed=True, reads_intrinsics=True),
-    Format("npz", (".npz",), native.load, native.save),
+    Format("bal", (".txt", ".bal"), bal.load, bal.save, True, True, bal.open_source),
+    Format("npz", (".npz",), native.load, native.save, open_source=native.open_source),
     Format("ply", (".ply",), None, ply.save),
+    Format("store", (".daba",), store.load, store.save),
 )
 
 
 def load(path: PathLike, intrinsics: Intrinsics = "paper", format: str | None = None) -> Problem:
-    """Read a problem from a file.
+    """Read a problem from a file or a store.
 
-    path         BAL (.txt or .bal, also with .bz2 or .gz) or daba's own .npz
+    path         BAL (.txt or .bal, also with .bz2 or .gz), daba's own .npz, or the folder of a
+                 store, whatever its name
     intrinsics   how BAL's k1 and k2 are read: "paper", as the paper's authors do, or
                  "standard", as BAL defines them; other formats have only one reading
-    format       "bal" or "npz" if the file's name does not say
+    format       "bal", "npz" or "store" if the file's name does not say
     """
     form = _find(path, format)
     if form.load is None:
@@ -54,12 +61,25 @@ def load(path: PathLike, intrinsics: Intrinsics = "paper", format: str | None = 
     return form.load(path, **options)
 
 
+def open_source(path: PathLike, intrinsics: Intrinsics, scratch: Path) -> Source:
+    """Read a problem chunk by chunk; observations that must wait do so in the folder `scratch`.
+
+    "standard" intrinsics are fitted to all observations of a camera: such a file, and a store,
+    is loaded as a whole.
+    """
+    form = _find(path, None)
+    if form.open_source is None or (form.reads_intrinsics and intrinsics != "paper"):
+        return Source.of(load(path, intrinsics))
+    return form.open_source(path, scratch)
+
+
 def save(problem: Problem, path: PathLike, format: str | None = None) -> None:
     """Write a problem to a file, whole or not at all.
 
     path     BAL (.txt or .bal, also with .bz2 or .gz), daba's own .npz, which loses nothing,
-             or .ply, points and cameras for a viewer
-    format   "bal", "npz" or "ply" if the file's name does not say
+             .ply, points and cameras for a viewer, or .daba, a store for one device
+             (`daba.io.store.save` writes one for several)
+    format   "bal", "npz", "ply" or "store" if the file's name does not say
     """
     form = _find(path, format)
     if form.save is None:
@@ -75,6 +95,8 @@ def _find(path: PathLike, name: str | None) -> Format:
         known = ", ".join(form.name for form in FORMATS)
         raise DabaError(f"unknown format {name!r}; known are {known}")
     suffix, compression = split_suffix(path)
+    if is_store(Path(path)):  # a store may have any name
+        suffix, compression = ".daba", ""
     for form in FORMATS:
         if suffix in form.suffixes and (form.compressed or not compression):
             return form

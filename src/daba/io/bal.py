@@ -21,7 +21,7 @@ import io
 import os
 import stat
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -31,13 +31,18 @@ from daba.errors import DabaError
 from daba.intrinsics import forward_model, rays_from_forward
 from daba.io import bal_weights
 from daba.io.bal_errors import explain, parse_header
-from daba.io.files import PathLike, open_input, open_output
+from daba.io.files import PathLike, open_input, open_output, writing_folder
+from daba.io.source import CHUNK, Source
+from daba.layout import Records
 from daba.problem import Floats, Ints, Problem, camera_records, pixel_weights
 
 Intrinsics = Literal["paper", "standard"]
 
 _BLOCK = 1 << 22  # bytes of text parsed at once
 _CHUNK = 1 << 16  # observations handled at once
+_KEPT = np.dtype([("camera", np.int32), ("point", np.int32), ("u", np.float64, 2)])
+
+Sink = Callable[[Floats], None]
 
 
 class _MisfitError(Exception):
@@ -53,25 +58,30 @@ def load(path: PathLike, intrinsics: Intrinsics = "paper") -> Problem:
     """
     if intrinsics not in ("paper", "standard"):
         raise DabaError(f"intrinsics must be 'paper' or 'standard', not {intrinsics!r}")
-    try:
-        cam, pt, u, parameters, points = _read(path)
-    except _MisfitError:
-        raise explain(path) from None
-    angle_axis, t, f, k = np.split(parameters, [3, 6, 7], axis=1)
-    f = np.ascontiguousarray(f[:, 0])
-    R = rotation_matrices(angle_axis)  # world to camera
+    cam, pt, u = np.empty(0, np.int32), np.empty(0, np.int32), np.empty((0, 2))
+    k = 0
+
+    def begin(K: int) -> Sink:
+        nonlocal cam, pt, u
+        cam, pt, u = np.empty(K, np.int32), np.empty(K, np.int32), np.empty((K, 2))
+        return keep
+
+    def keep(rows: Floats) -> None:
+        nonlocal k
+        new = slice(k, k + len(rows))
+        cam[new], pt[new], u[new] = rows[:, 0], rows[:, 1], rows[:, 2:]
+        k = new.stop
+
+    parameters, points = _read(path, begin)
+    f, k12 = np.ascontiguousarray(parameters[:, 6]), parameters[:, 7:]
     for c in _chunks(len(u)):
         u[c] /= -f[cam[c], None]
-    info: dict[str, Any] = {
-        "source": Path(path).name,
-        "intrinsics": intrinsics,
-        "world_sign": -1,
-    }
+    info = _info(path, intrinsics)
     with np.errstate(over="ignore", invalid="ignore"):  # `validated` names the camera
         if intrinsics == "paper":
-            d = np.column_stack([np.ones_like(f), k[:, 0] * f**2, k[:, 1] * f**4])
+            d = _paper_intrinsics(f, k12)
         else:
-            d, info["intrinsics_fit"] = rays_from_forward(cam, u, f, k)
+            d, info["intrinsics_fit"] = rays_from_forward(cam, u, f, k12)
             f, d = _change_divisor(cam, u, f, d, bal_weights.load(path, f))
     weights = np.empty(len(u))
     for c in _chunks(len(u)):
@@ -79,7 +89,7 @@ def load(path: PathLike, intrinsics: Intrinsics = "paper") -> Problem:
     np.negative(points, out=points)
     try:
         return Problem(
-            cameras=camera_records(R.transpose(0, 2, 1), np.einsum("cji,cj->ci", R, t), d),
+            cameras=_camera_records(parameters, d),
             points=points,
             camera_index=cam,
             point_index=pt,
@@ -91,6 +101,43 @@ def load(path: PathLike, intrinsics: Intrinsics = "paper") -> Problem:
         ).validated()
     except DabaError as error:
         raise DabaError(f"{Path(path).name}: {error}") from error
+
+
+def open_source(path: PathLike, scratch: Path) -> Source:
+    """Read a BAL file as "paper" without holding its observations: they wait in `scratch` until
+    the focal lengths, which follow them, are known."""
+    kept = scratch / "observations"
+    with open(kept, "xb") as out:
+
+        def keep(rows: Floats) -> None:
+            new = np.empty(len(rows), _KEPT)
+            new["camera"], new["point"], new["u"] = rows[:, 0], rows[:, 1], rows[:, 2:]
+            with writing_folder(scratch):
+                out.write(new.data)
+
+        parameters, points = _read(path, lambda _: keep)
+    f = np.ascontiguousarray(parameters[:, 6])
+    with np.errstate(over="ignore", invalid="ignore"):
+        d = _paper_intrinsics(f, parameters[:, 7:])
+
+    def read() -> Iterator[Records]:
+        with open(kept, "rb") as stream:
+            while len(rows := np.fromfile(stream, _KEPT, CHUNK)):
+                cam = np.ascontiguousarray(rows["camera"])
+                u = rows["u"] / -f[cam, None]
+                weights = pixel_weights(u, f[cam])
+                yield Records(cam, np.ascontiguousarray(rows["point"]), u, weights)
+
+    return Source(
+        cameras=_camera_records(parameters, d),
+        points=np.negative(points, out=points),
+        focal=f,
+        observations=kept.stat().st_size // _KEPT.itemsize,
+        read=read,
+        name=_stem(path),
+        info=_info(path, "paper"),
+        file=Path(path).name,
+    )
 
 
 def save(problem: Problem, path: PathLike) -> None:
@@ -171,51 +218,71 @@ def _change_divisor(
     return divisor, d * scale[:, None] ** [1, -1, -3]
 
 
-def _read(path: PathLike) -> tuple[Ints, Ints, Floats, Floats, Floats]:
-    """camera_index, point_index, pixels, camera parameters (C,9) and points as in the file."""
-    with open_input(path) as stream:
+def _info(path: PathLike, intrinsics: Intrinsics) -> dict[str, Any]:
+    return {"source": Path(path).name, "intrinsics": intrinsics, "world_sign": -1}
+
+
+def _paper_intrinsics(f: Floats, k: Floats) -> Floats:
+    return np.column_stack([np.ones_like(f), k[:, 0] * f**2, k[:, 1] * f**4])
+
+
+def _camera_records(parameters: Floats, d: Floats) -> Floats:
+    R, t = rotation_matrices(parameters[:, :3]), parameters[:, 3:6]  # world to camera
+    return camera_records(R.transpose(0, 2, 1), np.einsum("cji,cj->ci", R, t), d)
+
+
+def _read(path: PathLike, begin: Callable[[int], Sink]) -> tuple[Floats, Floats]:
+    """Camera parameters (C,9) and points as in the file. Observations go, a few rows (camera,
+    point, x, y) at a time, where `begin` says, which is told how many will come."""
+    try:
+        with open_input(path) as stream:
+            return _read_stream(stream, path, begin)
+    except _MisfitError:
+        raise explain(path) from None
+
+
+def _read_stream(
+    stream: IO[bytes], path: PathLike, begin: Callable[[int], Sink]
+) -> tuple[Floats, Floats]:
+    header = stream.readline(1000)
+    while header and not header.strip():
         header = stream.readline(1000)
-        while header and not header.strip():
-            header = stream.readline(1000)
-        try:
-            C, P, K = parse_header(header)
-        except DabaError:
-            raise _MisfitError from None
-        _check_size(stream, 4 * K + 9 * C + 3 * P)
-        try:
-            cam, pt = np.empty(K, np.int32), np.empty(K, np.int32)
-            pixels, tail = np.empty((K, 2)), np.empty(9 * C + 3 * P)
-        except (MemoryError, ValueError):
-            raise DabaError(
-                f"{Path(path).name}: not enough memory for the {C} cameras, {P} points and {K} "
-                "observations that its first line announces"
-            ) from None
-        k = n = 0  # observations and numbers after them, so far
-        rest = np.empty(0)
-        for values in _numbers(stream):
+    try:
+        C, P, K = parse_header(header)
+    except DabaError:
+        raise _MisfitError from None
+    _check_size(stream, 4 * K + 9 * C + 3 * P)
+    try:
+        keep, tail = begin(K), np.empty(9 * C + 3 * P)
+    except (MemoryError, ValueError):
+        raise DabaError(
+            f"{Path(path).name}: not enough memory for the {C} cameras, {P} points and {K} "
+            "observations that its first line announces"
+        ) from None
+    k = n = 0  # observations and numbers after them, so far
+    rest = np.empty(0)
+    for values in _numbers(stream):
+        if k < K:
+            values = np.concatenate([rest, values])
+            new = min(len(values) // 4, K - k)
+            rows = values[: 4 * new].reshape(-1, 4)
+            _check_rows(rows, C, P)
+            keep(rows)
+            k += new
+            values = values[4 * new :]
             if k < K:
-                values = np.concatenate([rest, values])
-                new = min(len(values) // 4, K - k)
-                rows = values[: 4 * new].reshape(-1, 4)
-                _check_rows(rows, C, P)
-                cam[k : k + new], pt[k : k + new] = rows[:, 0], rows[:, 1]
-                pixels[k : k + new] = rows[:, 2:]
-                k += new
-                values = values[4 * new :]
-                if k < K:
-                    rest = values
-                    continue
-            if n + len(values) > len(tail):
-                raise _MisfitError
-            tail[n : n + len(values)] = values
-            n += len(values)
+                rest = values
+                continue
+        if n + len(values) > len(tail):
+            raise _MisfitError
+        tail[n : n + len(values)] = values
+        n += len(values)
     if k < K or n < len(tail) or not np.isfinite(tail).all():
         raise _MisfitError
     parameters = tail[: 9 * C].reshape(C, 9)
     if not (parameters[:, 6] > 0).all():
         raise _MisfitError
-    points = tail[9 * C :].reshape(P, 3).copy()
-    return cam, pt, pixels, parameters, points
+    return parameters, tail[9 * C :].reshape(P, 3).copy()
 
 
 def _check_size(stream: IO[bytes], numbers: int) -> None:

@@ -59,7 +59,7 @@ def open_input(path: PathLike) -> Iterator[IO[bytes]]:
     except OSError as error:
         if error.errno is None:  # bz2 and gzip report damaged data so
             raise DabaError(f"{path}: the compressed file is damaged ({error})") from error
-        raise DabaError(f"cannot read {path}: {_reason(error)}") from error
+        raise DabaError(f"cannot read {path}: {reason(error)}") from error
 
 
 @contextmanager
@@ -95,7 +95,16 @@ def open_output(path: PathLike) -> Iterator[IO[bytes]]:
                 temporary.unlink()
             raise
     except OSError as error:
-        raise DabaError(f"cannot write {path}: {_reason(error)}") from error
+        raise DabaError(f"cannot write {path}: {reason(error)}") from error
+
+
+@contextmanager
+def writing_folder(path: PathLike) -> Iterator[None]:
+    """While a folder is made, filled, renamed or removed: what goes wrong is told in words."""
+    try:
+        yield
+    except OSError as error:
+        raise DabaError(f"cannot write {path}: {reason(error)}") from error
 
 
 @contextmanager
@@ -112,7 +121,8 @@ def _compressor(raw: IO[bytes], path: PathLike) -> Iterator[IO[bytes]]:
         yield raw
 
 
-def _reason(error: OSError) -> str:
+def reason(error: OSError) -> str:
+    """What went wrong, in words."""
     if error.errno == errno.ENOSPC:
         return "the disk is full; free some space or write elsewhere (nothing was left behind)"
     if error.errno == errno.ENOENT:

@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from daba.errors import DabaError
 from daba.io.files import PathLike, open_input, open_output
+from daba.io.info import split_info
+from daba.io.source import CHUNK, Source
+from daba.layout import Records
 from daba.problem import Problem
 
 FORMAT = "daba problem"
@@ -30,27 +36,16 @@ _ARRAYS = {
     "weights": np.float64,
     "focal": np.float64,
 }
+_OBSERVATIONS = ("camera_index", "point_index", "u", "weights")
 _INFO_ARRAY = "info."  # arrays in `info`, such as colours, are entries of their own
 
 
 def save(problem: Problem, path: PathLike) -> None:
     """Write a problem so that nothing is lost."""
-    plain: dict[str, Any] = {}
+    plain, arrays = split_info(problem.info)
     entries: dict[str, np.ndarray] = {what: getattr(problem, what) for what in _ARRAYS}
-    for key, value in problem.info.items():
-        if isinstance(value, np.ndarray):
-            if value.dtype.hasobject:
-                raise DabaError(f"problem.info[{key!r}] holds Python objects and cannot be saved")
-            entries[_INFO_ARRAY + str(key)] = value
-        else:
-            plain[str(key)] = value
-    try:
-        head = json.dumps(
-            {"format": FORMAT, "version": VERSION, "name": problem.name, "info": plain},
-            default=_plain,
-        )
-    except (TypeError, ValueError) as error:
-        raise DabaError(f"problem.info cannot be saved: {error}") from error
+    entries |= {_INFO_ARRAY + key: value for key, value in arrays.items()}
+    head = json.dumps({"format": FORMAT, "version": VERSION, "name": problem.name, "info": plain})
     entries["head"] = np.frombuffer(head.encode("utf-8"), np.uint8)
     with open_output(path) as out:
         np.savez(out, **entries)  # type: ignore[arg-type]
@@ -59,32 +54,115 @@ def save(problem: Problem, path: PathLike) -> None:
 def load(path: PathLike) -> Problem:
     """Read a problem written by `save`, or say why the file is not one."""
     name = Path(path).name
+    with _opened(path) as archive:
+        head = _head(archive)
+        entries = {key: archive[key] for key in archive.files if key != "head"}
+        _check_types({what: array.dtype for what, array in entries.items()})
+    arrays = {what: np.ascontiguousarray(entries[what]) for what in _ARRAYS}
+    try:
+        return Problem(**arrays, name=head["name"], info=_info(head, entries)).validated()
+    except DabaError as error:
+        raise DabaError(f"{name}: {error}") from error
+
+
+def open_source(path: PathLike, scratch: Path) -> Source:
+    """Read a file without holding its observations; nothing is put into `scratch`."""
+    with _opened(path) as archive:
+        head = _head(archive)
+        entries = {
+            key: archive[key] for key in archive.files if key not in ("head", *_OBSERVATIONS)
+        }
+        columns = {key: _column(archive, key) for key in _OBSERVATIONS if key in archive.files}
+        _check_types(
+            {what: array.dtype for what, array in entries.items()}
+            | {what: column.dtype for what, column in columns.items()}
+        )
+        K = columns["camera_index"].shape[0] if columns["camera_index"].shape else 0
+        for what, column in columns.items():
+            shape = (K, 2) if what == "u" else (K,)
+            if column.shape != shape:
+                raise DabaError(f"{what} must have shape {shape}, not {column.shape}")
+    if any(column.fortran for column in columns.values()):
+        return Source.of(load(path))  # in the file, columns follow each other and not rows
+
+    def read() -> Iterator[Records]:
+        with _opened(path) as archive:
+            opened = [_column(archive, what) for what in _OBSERVATIONS]
+            for start in range(0, K, CHUNK):
+                yield Records(*(column.read(min(CHUNK, K - start)) for column in opened))
+
+    return Source(
+        cameras=np.ascontiguousarray(entries["cameras"]),
+        points=np.ascontiguousarray(entries["points"]),
+        focal=np.ascontiguousarray(entries["focal"]),
+        observations=K,
+        read=read,
+        name=head["name"],
+        info=_info(head, entries),
+        file=Path(path).name,
+    )
+
+
+class _Column:
+    """An entry of the archive that is read piece by piece."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        version = np.lib.format.read_magic(stream)
+        header = np.lib.format.read_array_header_1_0
+        if version != (1, 0):
+            header = np.lib.format.read_array_header_2_0
+        self.shape, self.fortran, self.dtype = header(stream)
+        self.fortran = self.fortran and len(self.shape) > 1
+        self._stream, self._left = stream, self.shape[0] if self.shape else 0
+
+    def read(self, rows: int) -> np.ndarray:
+        shape = (rows, *self.shape[1:])
+        size = math.prod(shape) * self.dtype.itemsize
+        data = self._stream.read(size)
+        self._left -= rows
+        if not self._left:
+            self._stream.read(1)  # the checksum is compared at the very end
+        if len(data) < size:
+            raise EOFError("the data end too early")
+        return np.frombuffer(data, self.dtype).reshape(shape)
+
+
+def _column(archive: Any, what: str) -> _Column:
+    return _Column(archive.zip.open(f"{what}.npy"))
+
+
+@contextmanager
+def _opened(path: PathLike) -> Iterator[Any]:
+    """The archive, while it is read: what is wrong with it becomes a `DabaError`."""
+    name = Path(path).name
     with open_input(path) as stream:
         if stream.read(4) != b"PK\x03\x04":
             raise DabaError(f"{name}: not an .npz file")
         stream.seek(0, io.SEEK_SET)
         try:
             with np.load(stream, allow_pickle=False) as archive:
-                head = _head(archive)
-                entries = {key: archive[key] for key in archive.files if key != "head"}
+                yield archive
         except DabaError as error:
             raise DabaError(f"{name}: {error}") from None
         except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError) as error:
             raise DabaError(f"{name}: the file is damaged or cut short ({error})") from error
+
+
+def _check_types(found: dict[str, np.dtype]) -> None:
     for what, dtype in _ARRAYS.items():
-        if what not in entries:
-            raise DabaError(f"{name}: the array '{what}' is missing")
-        if entries[what].dtype != dtype:
-            raise DabaError(f"{name}: '{what}' is {entries[what].dtype}, not {np.dtype(dtype)}")
-    info = dict(head["info"])
-    for key, value in entries.items():
-        if key.startswith(_INFO_ARRAY):
-            info[key.removeprefix(_INFO_ARRAY)] = value
-    arrays = {what: np.ascontiguousarray(entries[what]) for what in _ARRAYS}
-    try:
-        return Problem(**arrays, name=head["name"], info=info).validated()
-    except DabaError as error:
-        raise DabaError(f"{name}: {error}") from error
+        if what not in found:
+            raise DabaError(f"the array '{what}' is missing")
+        if found[what] != dtype:
+            raise DabaError(f"'{what}' is {found[what]}, not {np.dtype(dtype)}")
+
+
+def _info(head: dict[str, Any], entries: dict[str, np.ndarray]) -> dict[str, Any]:
+    arrays = {
+        key.removeprefix(_INFO_ARRAY): value
+        for key, value in entries.items()
+        if key.startswith(_INFO_ARRAY)
+    }
+    return head["info"] | arrays
 
 
 def _head(archive: Any) -> dict[str, Any]:
@@ -105,10 +183,3 @@ def _head(archive: Any) -> dict[str, Any]:
     if not isinstance(head.get("name"), str) or not isinstance(head.get("info"), dict):
         raise DabaError("the file is damaged: name or info is missing")
     return dict(head)
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's numbers as Python's, for JSON."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -6,7 +6,6 @@ import numpy as np
 from numba import prange
 
 from daba.kernels.cpu.binding import inline, kernel
-from daba.kernels.cpu.tasks import sum_tasks
 
 
 @inline
@@ -103,50 +102,40 @@ def choose(chosen, a_c, a_l, tasks, tasks_l, out_c, out_l):
 
 
 @kernel
-def extrapolate(gamma, cameras, points, last_c, last_l, reach, tasks, tasks_l, out_c, out_l):
-    """x̄ = Proj(x + γ (x − x_last)), γ by device; each point moves by at most its `reach`."""
-    for t in prange(len(tasks.device)):
-        y = gamma[tasks.device[t]]
+def extrapolate_cameras(gamma, cameras, last, out):
+    """x̄ = Proj(x + γ (x − x_last)), γ by camera."""
+    for i in prange(len(cameras)):
         x = np.empty(9)
-        for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
-            for a in range(15):
-                out_c[i, a] = cameras[i, a] + y * (cameras[i, a] - last_c[i, a])
-            project_rotation(out_c[i], x)
-    for t in prange(len(tasks_l.device)):
-        y = gamma[tasks_l.device[t]]
-        for j in range(tasks_l.ptr[t], tasks_l.ptr[t + 1]):
-            mx = y * (points[j, 0] - last_l[j, 0])
-            my = y * (points[j, 1] - last_l[j, 1])
-            mz = y * (points[j, 2] - last_l[j, 2])
-            length = math.sqrt(mx * mx + my * my + mz * mz)
-            clip = reach[j] / length if length > reach[j] else 1.0
-            out_l[j, 0] = points[j, 0] + clip * mx
-            out_l[j, 1] = points[j, 1] + clip * my
-            out_l[j, 2] = points[j, 2] + clip * mz
+        for a in range(15):
+            out[i, a] = cameras[i, a] + gamma[i] * (cameras[i, a] - last[i, a])
+        project_rotation(out[i], x)
 
 
 @kernel
-def overshoot(x_bar, l_bar, cameras, points, last_c, last_l, U, V, tasks, tasks_l):
-    """⟨x̄ − x, x − x_last⟩ of each device in the metric of the Gauss–Newton diagonal, (S,):
-    positive where the step taken from x̄ turned against the way the iterate moves."""
-    partial = np.zeros(len(tasks.device))
-    for t in prange(len(tasks.device)):
-        total = 0.0
-        for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
-            rotation = (U[i, 0, 0] + U[i, 1, 1] + U[i, 2, 2]) / 3.0
-            for a in range(15):
-                weight = rotation if a < 9 else U[i, a - 6, a - 6]
-                total += weight * (x_bar[i, a] - cameras[i, a]) * (cameras[i, a] - last_c[i, a])
-        partial[t] = total
-    partial_l = np.zeros(len(tasks_l.device))
-    for t in prange(len(tasks_l.device)):
-        total_l = 0.0
-        for j in range(tasks_l.ptr[t], tasks_l.ptr[t + 1]):
-            for a in range(3):
-                weight = V[j, 0] if a == 0 else (V[j, 3] if a == 1 else V[j, 5])
-                total_l += weight * (l_bar[j, a] - points[j, a]) * (points[j, a] - last_l[j, a])
-        partial_l[t] = total_l
-    out = np.zeros(len(tasks.device_ptr) - 1)
-    sum_tasks(partial, tasks, out)
-    sum_tasks(partial_l, tasks_l, out)
-    return out
+def extrapolate_points(gamma, points, last, middle, clip, out):
+    """l̄ = l + γ (l − l_last), no further than clip × the distance from l to `middle`."""
+    for j in prange(len(points)):
+        reach2 = 0.0
+        length2 = 0.0
+        for a in range(3):
+            reach2 += (clip * (points[j, a] - middle[j, a])) ** 2
+            length2 += (gamma * (points[j, a] - last[j, a])) ** 2
+        y = gamma * math.sqrt(reach2 / length2) if length2 > reach2 else gamma
+        for a in range(3):
+            out[j, a] = points[j, a] + y * (points[j, a] - last[j, a])
+
+
+@kernel
+def reset_momentum(x_bar, new, cameras, distance, s):
+    """s ← 1 for each camera that went back on its momentum, ⟨x̄ − x⁺, x⁺ − x⟩ > 0, measured in
+    radians, in the distance to what it sees, and in focal lengths."""
+    for i in prange(len(s)):
+        turn = 0.0
+        for a in range(9):
+            turn += (x_bar[i, a] - new[i, a]) * (new[i, a] - cameras[i, a])
+        move = 0.0
+        for a in range(9, 12):
+            move += (x_bar[i, a] - new[i, a]) * (new[i, a] - cameras[i, a])
+        zoom = (x_bar[i, 12] - new[i, 12]) * (new[i, 12] - cameras[i, 12])
+        if 0.5 * turn + move / (distance[i] * distance[i]) + zoom > 0.0:
+            s[i] = 1.0

@@ -1,0 +1,321 @@
+"""Checkpoints: save a solve as it is, and go on from there as if nothing had happened.
+
+A checkpoint is a folder `iteration-00000120` with one file of arrays per device, so that it can be
+resumed on any number of processes, and a manifest that names the problem, the options and the
+checksum of every file. It is written under another name and renamed when it is complete; the one
+before it is kept.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import time
+import warnings
+import zlib
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from daba.errors import DabaError, DabaWarning
+from daba.io.files import PathLike, open_output, writing_folder
+from daba.result import Iteration
+
+if TYPE_CHECKING:
+    from daba.run import Run
+    from daba.solver import Solver
+
+FORMAT, VERSION = "daba checkpoint", 1
+KEPT = 2
+FREE = {
+    "threads", "iterations", "max_seconds", "check", "function_tolerance", "gradient_tolerance",
+    "patience", "report_every",
+}  # fmt: skip
+"""Options that may differ when a solve is resumed: they do not change the next iteration."""
+
+
+@dataclass
+class Checkpoints:
+    """Where and when a solve is saved, and what it resumes from."""
+
+    folder: PathLike | None = None
+    """Where to save; one checkpoint is left at the end of a solve, however it ends."""
+    every: int | None = None
+    """Iterations between two checkpoints."""
+    minutes: float | None = None
+    """Minutes between two checkpoints."""
+    resume: PathLike | None = None
+    """A folder of checkpoints, whose latest is taken, or one checkpoint."""
+    _saved: float = field(default_factory=time.perf_counter, repr=False)
+    _last: int = field(default=-1, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.every is not None and self.every < 1:
+            raise DabaError(f"checkpoints must be at least 1 iteration apart, not {self.every}")
+        if self.minutes is not None and not self.minutes > 0:
+            raise DabaError(f"minutes between checkpoints must be positive, not {self.minutes}")
+        if self.folder is None and (self.every is not None or self.minutes is not None):
+            raise DabaError("checkpoints need a folder; give --checkpoint DIR")
+
+    def save_if_due(self, run: Run) -> None:
+        due = False
+        if self.every is not None:
+            due = run.iteration - max(self._last, 0) >= self.every
+        if self.minutes is not None:
+            late = time.perf_counter() - self._saved >= 60.0 * self.minutes
+            due = run.comm.any(late and run.comm.rank == 0) or due
+        if due:
+            self.save(run)
+
+    def save(self, run: Run) -> None:
+        """Write a checkpoint; every process its own devices."""
+        if self.folder is None or self._last == run.iteration:
+            return
+        comm, root = run.comm, Path(self.folder)
+        target = root / f"iteration-{run.iteration:08d}"
+        failure, folder = "", None
+        if comm.rank == 0:
+            try:
+                folder = _temporary(root, target)
+            except DabaError as error:
+                failure = str(error)
+        folder, failure = comm.broadcast((folder, failure))
+        checksums: dict[str, int] = {}
+        if not failure:
+            try:
+                for device, arrays in device_states(run.solver).items():
+                    checksums[_name(device)] = _write(folder / _name(device), arrays)
+            except DabaError as error:
+                failure = str(error)
+        found = comm.collect((checksums, failure))
+        if comm.rank == 0:
+            failure = next((text for _, text in found if text), "")
+            try:
+                if failure:
+                    raise DabaError(failure)
+                files = {name: crc for part, _ in found for name, crc in part.items()}
+                _write_manifest(folder, run, files)
+                _publish(folder, target)
+                _remove_old(root)
+            except DabaError as error:
+                failure = str(error)
+                if folder is not None:
+                    shutil.rmtree(folder, ignore_errors=True)
+            if failure:  # a solve of many hours must not end for want of a checkpoint
+                warnings.warn(
+                    f"no checkpoint at iteration {run.iteration}: {failure}",
+                    DabaWarning,
+                    stacklevel=2,
+                )
+        self._saved, self._last = time.perf_counter(), run.iteration
+
+    def restore(self, solver: Solver, fingerprint: dict[str, Any]) -> dict[str, Any]:
+        """Put a fresh solver where the checkpoint left off; returns its manifest."""
+        assert self.resume is not None
+        folder = latest(Path(self.resume))
+        manifest = _read_manifest(folder)
+        _check_same(folder, manifest, solver, fingerprint)
+        arrays = {}
+        for device in solver.shard.by_device(solver.x):
+            arrays[device] = _read(folder / _name(device), manifest["files"][_name(device)])
+        put_back(solver, arrays, manifest["common"])
+        self._last = manifest["iteration"]
+        return manifest
+
+
+def device_states(solver: Solver) -> dict[int, dict[str, np.ndarray]]:
+    """Everything that the next iteration depends on, by device."""
+    shard, lm, metrics = solver.shard, solver.levenberg, solver.metrics
+    x = shard.by_device(solver.x)
+    last = shard.by_device(solver.nesterov.last) if solver.accelerated else x
+    states = {}
+    for a, (device, own) in enumerate(x.items()):
+        cameras = slice(shard.devices.camera_ptr[a], shard.devices.camera_ptr[a + 1])
+        states[device] = {
+            "cameras": own.cameras,
+            "points": own.points,
+            "radius": lm.radius[a],
+            "shrink": lm.shrink[a],
+            "limit": lm.limit[a],
+        }
+        if solver.accelerated:
+            states[device] |= {
+                "last_cameras": last[device].cameras,
+                "last_points": last[device].points,
+                "camera_s": solver.nesterov.camera_s[cameras],
+                "F": metrics.F[a],
+                "F_bar": metrics.F_bar[a],
+                "E": metrics.E[a],
+            }
+    return {device: {k: np.asarray(v) for k, v in s.items()} for device, s in states.items()}
+
+
+def common_state(solver: Solver) -> dict[str, float]:
+    """What is the same on every device."""
+    return {
+        "eta": float(solver.metrics.eta),
+        "s": float(solver.nesterov.s) if solver.accelerated else 1.0,
+    }
+
+
+def put_back(
+    solver: Solver, arrays: dict[int, dict[str, np.ndarray]], common: dict[str, float]
+) -> None:
+    """The reverse of `device_states` and `common_state`; neighbours tell their ghosts."""
+    shard, lm, metrics = solver.shard, solver.levenberg, solver.metrics
+    x, last = solver.x.copy(), solver.x.copy()
+    camera_s = np.ones(len(x.cameras))
+    for a, found in enumerate(arrays.values()):
+        cameras = slice(shard.devices.camera_ptr[a], shard.devices.camera_ptr[a + 1])
+        points = slice(shard.devices.point_ptr[a], shard.devices.point_ptr[a + 1])
+        x.cameras[cameras], x.points[points] = found["cameras"], found["points"]
+        lm.radius[a], lm.shrink[a] = found["radius"], found["shrink"]
+        lm.limit[a] = found["limit"]
+        if solver.accelerated:
+            last.cameras[cameras] = found["last_cameras"]
+            last.points[points] = found["last_points"]
+            camera_s[cameras] = found["camera_s"]
+            metrics.F[a], metrics.F_bar[a] = found["F"], found["F_bar"]
+            metrics.E[a] = found["E"]
+    solver.exchange.update(x, "both")
+    if solver.accelerated:
+        solver.exchange.update(last, "both")
+        rows = camera_s[:, None].copy()
+        solver.exchange.constants(rows, np.zeros((len(x.points), 1)))
+        solver.nesterov.last, solver.nesterov.camera_s = last, rows[:, 0].copy()
+        solver.nesterov.s = common["s"]
+    metrics.eta = common["eta"]
+    solver.place(x)
+
+
+def latest(path: Path) -> Path:
+    """The checkpoint itself, or the latest in a folder of them."""
+    if (path / "manifest.json").is_file():
+        return path
+    found = _checkpoints(path)
+    if not found:
+        raise DabaError(f"{path}: there is no checkpoint here")
+    return found[-1]
+
+
+def _checkpoints(root: Path) -> list[Path]:
+    return sorted(p for p in root.glob("iteration-*") if p.is_dir())
+
+
+def _name(device: int) -> str:
+    return f"device-{device:04d}.npz"
+
+
+def _temporary(root: Path, target: Path) -> Path:
+    import secrets
+
+    with writing_folder(root):
+        if not root.parent.is_dir():
+            raise DabaError(
+                f"cannot write {root}: the folder {root.parent} does not exist; create it first"
+            )
+        root.mkdir(exist_ok=True)
+        folder = root / f".{target.name}.{secrets.token_hex(4)}.tmp"
+        folder.mkdir()
+    return folder
+
+
+def _write(path: Path, arrays: dict[str, np.ndarray]) -> int:
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)  # type: ignore[arg-type]
+    data = stream.getvalue()
+    with open_output(path) as out:
+        out.write(data)
+    return zlib.crc32(data)
+
+
+def _read(path: Path, checksum: int) -> dict[str, np.ndarray]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DabaError(_damaged(path, f"cannot be read: {error.strerror}")) from error
+    if zlib.crc32(data) != checksum:
+        raise DabaError(_damaged(path, "its checksum is not the one that was written"))
+    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+def _damaged(path: Path, why: str) -> str:
+    """Says which older checkpoint could be used instead."""
+    text = f"the checkpoint is damaged: {path} {why}"
+    older = [p for p in _checkpoints(path.parent.parent) if p.name < path.parent.name]
+    if older:
+        text += f"; the one before it was kept: --resume {older[-1]}"
+    return text
+
+
+def _write_manifest(folder: Path, run: Run, files: dict[str, int]) -> None:
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "iteration": run.iteration,
+        "idle": run.idle,
+        "seconds": time.perf_counter() - run.begin,
+        "problem": run.fingerprint,
+        "options": run.options.to_dict(),
+        "common": common_state(run.solver),
+        "files": files,
+        "history": [asdict(entry) for entry in run.history],
+    }
+    body = json.dumps(manifest, indent=1)
+    with open_output(folder / "manifest.json") as out:
+        out.write(f'{{"crc32": {zlib.crc32(body.encode())},\n"checkpoint": {body}}}\n'.encode())
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / "manifest.json"
+    try:
+        text = path.read_text()
+        outer = json.loads(text)
+        manifest, checksum = outer["checkpoint"], outer["crc32"]
+        kind, version = manifest["format"], manifest["version"]
+    except OSError as error:
+        raise DabaError(_damaged(path, f"cannot be read: {error.strerror}")) from error
+    except (ValueError, KeyError, TypeError):
+        raise DabaError(_damaged(path, "is not a manifest that daba wrote")) from None
+    if kind != FORMAT:
+        raise DabaError(f"{path} holds a {kind!r}, not a {FORMAT!r}")
+    if version > VERSION:
+        raise DabaError(f"{path} was written by a newer daba (version {version} of the format)")
+    if zlib.crc32(json.dumps(manifest, indent=1).encode()) != checksum:
+        raise DabaError(_damaged(path, "has been changed"))
+    manifest["history"] = [Iteration(**entry) for entry in manifest["history"]]
+    return dict(manifest)
+
+
+def _check_same(
+    folder: Path, manifest: dict[str, Any], solver: Solver, fingerprint: dict[str, Any]
+) -> None:
+    """Refuse a checkpoint of another problem, partition or method."""
+    for what, mine in fingerprint.items():
+        theirs = manifest["problem"].get(what)
+        if theirs != mine and what != "name":
+            told = "" if what == "marks" else f" ({theirs} {what} there, {mine} here)"
+            raise DabaError(f"{folder} is a checkpoint of another problem or partition{told}")
+    options = solver.options.to_dict()
+    for name in sorted(set(options) - FREE):
+        if manifest["options"].get(name) != options[name]:
+            raise DabaError(
+                f"{folder} was written with {name} = {manifest['options'].get(name)}, and this "
+                f"solve has {options[name]}; a solve can only be resumed as it was begun"
+            )
+
+
+def _publish(folder: Path, target: Path) -> None:
+    with writing_folder(target):
+        if target.exists():  # an older run's, or this iteration saved before: ours is as good
+            shutil.rmtree(target)
+        folder.rename(target)
+
+
+def _remove_old(root: Path) -> None:
+    for path in _checkpoints(root)[:-KEPT]:
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,76 @@
+"""Bringing a solution together, or writing it by all processes at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from daba.comm.serial import Communicator
+from daba.errors import DabaError
+from daba.problem import Problem
+from daba.result import Result
+
+if TYPE_CHECKING:
+    from daba.io.files import PathLike
+
+
+def gather(result: Result, comm: Communicator | None = None) -> Problem | None:
+    """The whole solution on rank 0, None elsewhere. All processes must call.
+
+    Of a store, rank 0 reads everything: ask for it only where one machine can hold the problem.
+    """
+    comm = comm or Communicator()
+    source = result.source
+    if isinstance(source, Problem) or source is None:
+        return result.solution
+    parts = comm.collect(result.local)
+    if comm.rank != 0:
+        return None
+    problem = source.load()
+    cameras, points = problem.cameras.copy(), problem.points.copy()
+    for part in parts:
+        for device, x in part.items():
+            cameras[source.array(device, "camera_id")] = x.cameras
+            points[source.array(device, "point_id")] = x.points
+    return problem.with_estimate(cameras, points)
+
+
+def save_store(result: Result, path: PathLike, comm: Communicator | None = None) -> None:
+    """Write the solution as a store, each process its own devices. All processes must call."""
+    from daba.io import store
+
+    comm = comm or Communicator()
+    source = result.source
+    if comm.broadcast(source is None or isinstance(source, Problem)):
+        if comm.rank == 0:
+            store.save(result.problem, path, result.options.devices, result.options.seed)
+        comm.barrier()
+        return
+    assert isinstance(source, store.Store)
+    failure, folder = "", None
+    if comm.rank == 0:
+        try:
+            folder = store.begin_solution(path)
+        except DabaError as error:
+            failure = str(error)
+    folder, failure = comm.broadcast((folder, failure))
+    checksums: dict[int, dict[str, int]] = {}
+    if not failure:
+        try:
+            for device, x in result.local.items():
+                checksums[device] = store.write_device(source, device, *x, folder)
+        except DabaError as error:
+            failure = str(error)
+    found = comm.collect((checksums, failure))
+    if comm.rank == 0:
+        failure = next((text for _, text in found if text), "")
+        try:
+            if failure:
+                raise DabaError(failure)
+            every = {device: crcs for part, _ in found for device, crcs in part.items()}
+            store.finish_solution(source, folder, path, every)
+        except DabaError as error:
+            failure = str(error)
+            if folder is not None:
+                store.abandon_solution(folder)
+    if failure := comm.broadcast(failure):
+        raise DabaError(failure)

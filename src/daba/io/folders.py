@@ -1,0 +1,103 @@
+"""A store's folder appears complete or not at all.
+
+It is filled under another name beside its place and renamed when everything is on the disk; an
+older store is moved aside for that moment and deleted afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from daba.errors import DabaError
+from daba.io.files import PathLike, writing_folder
+
+FORMAT = "daba store"
+MANIFEST = "manifest.json"
+
+_OURS = re.compile(r"manifest\.json|device-\d{4,}|info-.*\.npy")
+
+
+def check_folder(path: PathLike) -> None:
+    """Raise `DabaError` if no store can be written there."""
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_dir():
+        raise DabaError(f"cannot write {path}: it is a file, and a store is a folder")
+    if not target.parent.is_dir():
+        raise DabaError(
+            f"cannot write {path}: the folder {target.parent} does not exist; create it first"
+        )
+    if not os.access(target.parent, os.W_OK):
+        raise DabaError(f"cannot write {path}: permission denied")
+    if target.is_dir():
+        with writing_folder(path):
+            names = os.listdir(target)
+        if names and not (all(map(_OURS.fullmatch, names)) and is_store(target)):
+            raise DabaError(
+                f"cannot write {path}: there is a folder of that name that is not a daba store; "
+                "choose another name or remove it first"
+            )
+
+
+def is_store(folder: Path) -> bool:
+    """Whether a manifest of ours, of whatever version, is in the folder."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(manifest, dict) and manifest.get("format") == FORMAT
+
+
+def begin_folder(path: PathLike) -> Path:
+    """A new folder beside `path`, to be filled."""
+    check_folder(path)
+    folder = _beside(path, "tmp")
+    with writing_folder(path):
+        folder.mkdir()
+    return folder
+
+
+def finish_folder(folder: Path, path: PathLike) -> None:
+    """Give the filled folder its name."""
+    target = Path(os.path.realpath(path))
+    with writing_folder(path):
+        check_folder(path)  # things may have changed meanwhile
+        if not target.exists() or not os.listdir(target):
+            os.replace(folder, target)
+            return
+        old = _beside(path, "old")
+        os.replace(target, old)
+        try:
+            os.replace(folder, target)
+        except OSError:
+            os.replace(old, target)
+            raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def abandon_folder(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def output_folder(path: PathLike) -> Iterator[Path]:
+    """The three in one: a folder to be filled, renamed at the end or removed on any failure."""
+    folder = begin_folder(path)
+    try:
+        with writing_folder(path):
+            yield folder
+        finish_folder(folder, path)
+    except BaseException:
+        abandon_folder(folder)
+        raise
+
+
+def _beside(path: PathLike, suffix: str) -> Path:
+    target = Path(os.path.realpath(path))
+    return target.with_name(f".{target.name}.{secrets.token_hex(4)}.{suffix}")

@@ -1,0 +1,294 @@
+"""The native store: a folder with a manifest and, for each device, arrays to be memory-mapped.
+
+    manifest.json                       counts, and type, shape and CRC-32 of every file
+    info-NAME.npy                       arrays of `problem.info`, such as colours
+    device-0000/camera_id.npy, …        what `layout.Piece` holds, one file for each array
+    device-0000/intra-id.npy            the problem's own number of each observation
+
+A process opens only the pieces it works on; `Store.load` puts the whole problem together again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from daba.errors import DabaError
+from daba.io.arrays import Entry, open_array, write_arrays
+from daba.io.files import PathLike, writing_folder
+from daba.io.folders import abandon_folder, begin_folder, finish_folder, output_folder
+from daba.io.info import split_info
+from daba.io.manifest import (
+    Counts,
+    Manifest,
+    Part,
+    device_folder,
+    read_manifest,
+    schema,
+    write_manifest,
+)
+from daba.layout import Extent, Layout, Piece, Records, lay_out
+from daba.partition import make_partition
+from daba.problem import Floats, Ints, Problem
+
+
+class Store:
+    """A store that is open to read. Files are checked when they are first used."""
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = Path(path)
+        if not self.path.is_dir():
+            what = "it is a file" if self.path.exists() else "there is no such folder"
+            raise DabaError(f"{path} is not a daba store: {what}")
+        self.manifest = read_manifest(self.path)
+        for device in range(self.devices):
+            if not (self.path / device_folder(device)).is_dir():
+                raise DabaError(
+                    f"{self.path / device_folder(device)} is missing: the store is incomplete"
+                )
+        self._checked: set[Path] = set()
+
+    @property
+    def name(self) -> str:
+        return self.manifest.name
+
+    @property
+    def devices(self) -> int:
+        return len(self.manifest.parts)
+
+    @property
+    def work(self) -> list[int]:
+        """Observations each device works on: its own and those shared with a neighbour."""
+        return [part.counts.work for part in self.manifest.parts]
+
+    @cached_property
+    def extent(self) -> Extent:
+        parts = self.manifest.parts
+        return Extent(
+            np.cumsum([0] + [part.counts.cameras for part in parts]),
+            np.cumsum([0] + [part.counts.points for part in parts]),
+            self.manifest.observations,
+        )
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """As in `Problem.info`."""
+        arrays = {
+            key: self._open(self.path / info_file(key), entry)
+            for key, entry in self.manifest.info_arrays.items()
+        }
+        return self.manifest.info | arrays
+
+    def piece(self, device: int) -> Piece:
+        """What a device holds, memory-mapped and read-only."""
+        return Piece(
+            camera_id=self.array(device, "camera_id"),
+            point_id=self.array(device, "point_id"),
+            cameras=self.array(device, "cameras"),
+            points=self.array(device, "points"),
+            intra=self._records(device, "intra"),
+            inter=self._records(device, "inter"),
+            outer=self._records(device, "outer"),
+        )
+
+    def focal(self, device: int) -> Floats:
+        """Focal lengths of the device's cameras, in pixels."""
+        return self.array(device, "focal")
+
+    def numbers(self, device: int) -> tuple[Ints, Ints]:
+        """The problem's numbers of the piece's intra and inter observations."""
+        return self.array(device, "intra-id"), self.array(device, "inter-id")
+
+    def array(self, device: int, name: str) -> np.ndarray:
+        """One file of a device, memory-mapped and read-only."""
+        path = self.path / device_folder(device) / f"{name}.npy"
+        return self._open(path, self.manifest.parts[device].arrays[name])
+
+    def load(self) -> Problem:
+        """The whole problem in its own order, bit for bit the one the store was made from."""
+        m = self.manifest
+        camera_order = np.concatenate([self.array(a, "camera_id") for a in range(self.devices)])
+        point_order = np.concatenate([self.array(a, "point_id") for a in range(self.devices)])
+        cameras, points = np.empty((m.cameras, 15)), np.empty((m.points, 3))
+        focal = np.empty(m.cameras)
+        # What no file gives a value would be -1, or NaN, and `validated` would refuse it.
+        camera_index = np.full(m.observations, -1, np.int32)
+        point_index = np.full(m.observations, -1, np.int32)
+        u, weights = np.full((m.observations, 2), np.nan), np.empty(m.observations)
+        try:
+            for device in range(self.devices):
+                piece = self.piece(device)
+                cameras[piece.camera_id] = piece.cameras
+                focal[piece.camera_id] = self.focal(device)
+                points[piece.point_id] = piece.points
+                for records, id in zip(
+                    (piece.intra, piece.inter), self.numbers(device), strict=True
+                ):
+                    camera_index[id] = camera_order[records.camera]
+                    point_index[id] = point_order[records.point]
+                    u[id], weights[id] = records.u, records.weight
+            info = {
+                key: value.copy() if isinstance(value, np.ndarray) else value
+                for key, value in self.info.items()
+            }
+            return Problem(
+                cameras, points, camera_index, point_index, u, weights, focal, m.name, info
+            ).validated()
+        except IndexError as error:
+            raise DabaError(f"{self.path} is damaged: {error}") from error
+        except DabaError as error:
+            if str(error).startswith(str(self.path)):
+                raise
+            raise DabaError(f"{self.path}: {error}") from error
+
+    def _records(self, device: int, kind: str) -> Records:
+        return Records(*(self.array(device, f"{kind}-{what}") for what in Records._fields))
+
+    def _open(self, path: Path, entry: Entry) -> np.ndarray:
+        array = open_array(path, entry, check=path not in self._checked)
+        self._checked.add(path)
+        return array
+
+
+def load(path: PathLike) -> Problem:
+    """The whole problem of a store."""
+    return Store(path).load()
+
+
+def save(problem: Problem, path: PathLike, devices: int = 1, seed: int = 0) -> None:
+    """Partition a problem and write it as a store."""
+    write_store(lay_out(problem, make_partition(problem, devices, seed)), path)
+
+
+def write_store(layout: Layout, path: PathLike) -> None:
+    """Write a problem, laid out, as a store: whole or not at all."""
+    problem = layout.problem
+    info, info_arrays = split_info(problem.info)
+    with output_folder(path) as folder:
+        write_manifest(
+            folder,
+            Manifest(
+                name=problem.name,
+                cameras=problem.num_cameras,
+                points=problem.num_points,
+                observations=problem.num_observations,
+                info=info,
+                info_arrays=write_info(folder, info_arrays),
+                parts=[_write_piece(layout, a, folder) for a in range(layout.extent.devices)],
+            ),
+        )
+
+
+def _write_piece(layout: Layout, device: int, folder: Path) -> Part:
+    piece, (intra_id, inter_id) = layout.piece(device), layout.numbers(device)
+    arrays: dict[str, np.ndarray] = {
+        "camera_id": piece.camera_id,
+        "point_id": piece.point_id,
+        "focal": layout.problem.focal[piece.camera_id],
+        "cameras": piece.cameras,
+        "points": piece.points,
+    }
+    for kind, records in (("intra", piece.intra), ("inter", piece.inter), ("outer", piece.outer)):
+        arrays |= {f"{kind}-{what}": array for what, array in records._asdict().items()}
+    arrays |= {"intra-id": intra_id, "inter-id": inter_id}
+    counts = Counts(
+        len(piece.camera_id), len(piece.point_id), len(intra_id), len(inter_id), len(piece.outer.u)
+    )
+    here = folder / device_folder(device)
+    here.mkdir()
+    names = schema(counts, layout.extent.observations)
+    return Part(counts, write_arrays(here, {name: arrays[name] for name in names}))
+
+
+def write_info(folder: Path, arrays: dict[str, np.ndarray]) -> dict[str, Entry]:
+    """The arrays of `problem.info`; their entries go by the key in `info`."""
+    names = {info_file(key).removesuffix(".npy"): key for key in arrays}
+    entries = write_arrays(folder, {name: arrays[key] for name, key in names.items()})
+    return {names[name]: entry for name, entry in entries.items()}
+
+
+def info_file(key: str) -> str:
+    return f"info-{quote(key, safe=' ')}.npy"
+
+
+# A solution: a store with other cameras and points. Every process writes its own devices.
+
+
+def write_solution(store: Store, path: PathLike, states: Iterable[tuple[Floats, Floats]]) -> None:
+    """Write cameras and points of every device, with all else from `store`, as a new store."""
+    folder = begin_solution(path)
+    try:
+        crcs = {
+            device: write_device(store, device, cameras, points, folder)
+            for device, (cameras, points) in enumerate(states)
+        }
+        finish_solution(store, folder, path, crcs)
+    except BaseException:
+        abandon_folder(folder)
+        raise
+
+
+def begin_solution(path: PathLike) -> Path:
+    """The folder that a solution is written into until it is complete; one process calls it."""
+    return begin_folder(path)
+
+
+def write_device(
+    store: Store, device: int, cameras: Floats, points: Floats, folder: Path
+) -> dict[str, int]:
+    """Write new cameras and points of a device, in the order of its piece, and give their
+    checksums; its other files are linked, or copied where the file system has no links."""
+    part = store.manifest.parts[device]
+    state = {"cameras": np.asarray(cameras, np.float64), "points": np.asarray(points, np.float64)}
+    for name, array in state.items():
+        if array.shape != part.arrays[name].shape:
+            raise DabaError(
+                f"{name} of device {device} must have shape {part.arrays[name].shape}, "
+                f"not {array.shape}"
+            )
+    here = folder / device_folder(device)
+    with writing_folder(here):
+        here.mkdir()
+        for name in part.arrays:
+            if name not in state:
+                _link(store.path / device_folder(device) / f"{name}.npy", here / f"{name}.npy")
+        return {name: entry.crc for name, entry in write_arrays(here, state).items()}
+
+
+def finish_solution(
+    store: Store, folder: Path, path: PathLike, crcs: dict[int, dict[str, int]]
+) -> None:
+    """Write the manifest, once all devices are written, and give the store its name; one process
+    calls it."""
+    m = store.manifest
+    if set(crcs) != set(range(store.devices)):
+        raise DabaError(f"a solution of {store.devices} devices cannot be made of {len(crcs)}")
+    parts = []
+    for device, part in enumerate(m.parts):
+        new = {name: part.arrays[name]._replace(crc=crc) for name, crc in crcs[device].items()}
+        parts.append(Part(part.counts, part.arrays | new))
+    with writing_folder(path):
+        for key in m.info_arrays:
+            _link(store.path / info_file(key), folder / info_file(key))
+        write_manifest(folder, replace(m, parts=parts))
+    finish_folder(folder, path)
+
+
+def abandon_solution(folder: Path) -> None:
+    """Remove what was written, after a failure."""
+    abandon_folder(folder)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(source, target)

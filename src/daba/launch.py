@@ -1,0 +1,41 @@
+"""How this process was started: on its own, or as one of many under MPI."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from daba.comm import Communicator
+
+_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
+"""Set by whatever starts a process under MPI."""
+_made: list[Communicator] = []
+
+
+def launched_rank() -> int | None:
+    """The rank that whatever started this process has given it, without asking MPI."""
+    for name in _RANKS:
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return None
+
+
+def communicator() -> Communicator:
+    """MPI's if this process was started under it, else that of a process on its own."""
+    if not _made:
+        if launched_rank() is None:
+            from daba.comm.serial import Communicator
+
+            _made.append(Communicator())
+        else:
+            from daba.comm.mpi import MpiCommunicator
+
+            _made.append(MpiCommunicator())
+    return _made[0]
+
+
+def abort_others(code: int) -> None:
+    """End the whole job after a failure here: the others would wait for this process forever."""
+    if _made and _made[0].size > 1:
+        _made[0].abort(code)

@@ -1,0 +1,187 @@
+"""From what a solve is given to what each process holds."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from daba.comm.serial import Communicator, deal
+from daba.errors import DabaError
+from daba.layout import Layout, inverse, lay_out
+from daba.options import Options
+from daba.partition import Partition, make_partition
+from daba.problem import Problem
+from daba.shard import Shard, State, join
+
+if TYPE_CHECKING:
+    from daba.io.store import Store
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What was solved, in numbers."""
+
+    name: str
+    cameras: int
+    points: int
+    observations: int
+    inter_share: float
+    """Share of observations whose camera and point live on different devices."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The shard of this process, and how to bring results together."""
+
+    shard: Shard
+    options: Options
+    comm: Communicator
+    source: Problem | Store | None
+    layout: Layout | None
+    """The whole problem in the order of devices, on rank 0, if it was given whole."""
+    sizes: Sizes
+    fingerprint: dict[str, Any]
+    """Tells one problem and partition from another."""
+
+    def gather(self, x: State) -> Problem | None:
+        """The solution in the problem's own order on rank 0, if the problem was given whole."""
+        if not self._given_whole():
+            return None
+        parts = self.comm.collect(self.shard.own(x))
+        if self.layout is None:
+            return None
+        camera = inverse(self.layout.camera_order)
+        point = inverse(self.layout.point_order)
+        return self.layout.problem.with_estimate(
+            np.concatenate([part.cameras for part in parts])[camera],
+            np.concatenate([part.points for part in parts])[point],
+        )
+
+    def _given_whole(self) -> bool:
+        return bool(self.comm.broadcast(self.layout is not None))
+
+
+def make_setup(
+    source: Problem | Store | None,
+    options: Options,
+    partition: Partition | None,
+    comm: Communicator,
+) -> Setup:
+    """Deal the devices to processes, evenly by work, and give each process its pieces."""
+    whole = comm.broadcast(isinstance(source, Problem))
+    if whole:
+        return _from_problem(source, options, partition, comm)  # type: ignore[arg-type]
+    if source is None:
+        raise DabaError("there is no problem to solve")
+    return _from_store(source, options, comm)  # type: ignore[arg-type]
+
+
+def _from_problem(
+    problem: Problem | None, options: Options, partition: Partition | None, comm: Communicator
+) -> Setup:
+    layout: Layout | None = None
+    head: Any = None
+    if options.centralized:
+        options = replace(options, devices=1)
+        partition = None
+    _check_ranks(options.devices, comm)
+    if comm.rank == 0:
+        assert problem is not None
+        problem.validated()
+        if partition is None:
+            partition = make_partition(problem, options.devices, options.seed)
+        layout = lay_out(problem, partition)
+        work = _work(layout)
+        head = layout.extent, deal(work, comm.size), problem.name
+    extent, ranks, name = comm.broadcast(head)
+    pieces = comm.scatter(
+        [layout.piece(device) for device in range(ranks[r], ranks[r + 1])]
+        for r in range(comm.size)
+        if layout is not None
+    )
+    alone = problem if comm.size == 1 else None
+    shard = join(pieces, int(ranks[comm.rank]), extent, alone)
+    return _setup(shard, options, comm, problem, layout, name)
+
+
+def _from_store(store: Store, options: Options, comm: Communicator) -> Setup:
+    if options.centralized:
+        if comm.size > 1:
+            raise DabaError("lm works on one device, in one process: start it without mpiexec")
+        return _from_problem(store.load(), options, None, comm)
+    options = replace(options, devices=store.devices)
+    _check_ranks(options.devices, comm)
+    ranks = deal(store.work, comm.size)
+    mine = range(ranks[comm.rank], ranks[comm.rank + 1])
+    shard = join([store.piece(device) for device in mine], mine.start, store.extent)
+    return _setup(shard, options, comm, store, None, store.name)
+
+
+def _setup(
+    shard: Shard,
+    options: Options,
+    comm: Communicator,
+    source: Problem | Store | None,
+    layout: Layout | None,
+    name: str,
+) -> Setup:
+    e = shard.extent
+    marks, here = _fingerprints(shard), np.zeros((shard.num_devices, 2))
+    here[:, 0] = marks
+    here[0, 1] = np.count_nonzero(shard.inter.camera < shard.num_cameras)  # by camera: once each
+    rows = comm.gather(here)
+    inter = rows[:, 1].sum() / max(e.observations, 1)
+    return Setup(
+        shard=shard,
+        options=options,
+        comm=comm,
+        source=source,
+        layout=layout,
+        sizes=Sizes(name, e.cameras, e.points, e.observations, float(inter)),
+        fingerprint={
+            "name": name,
+            "cameras": e.cameras,
+            "points": e.points,
+            "observations": e.observations,
+            "devices": e.devices,
+            "marks": [int(mark) for mark in rows[:, 0]],
+        },
+    )
+
+
+def _check_ranks(devices: int, comm: Communicator) -> None:
+    if comm.size > devices:
+        raise DabaError(
+            f"{comm.size} processes for {devices} devices: every process needs a device, so "
+            f"start at most {devices}, or use --devices {comm.size} or more"
+        )
+
+
+def _work(layout: Layout) -> list[int]:
+    """Observations each device works on."""
+    e = layout.extent
+    by_point = np.searchsorted(layout.intra.point, e.point_ptr)
+    inter = np.searchsorted(layout.inter.point, e.point_ptr)
+    outer = np.searchsorted(layout.outer.camera, e.camera_ptr)
+    return (np.diff(by_point) + np.diff(inter) + np.diff(outer)).tolist()
+
+
+def _fingerprints(shard: Shard) -> list[int]:
+    """A checksum of each device's observations and start."""
+    marks = []
+    d = shard.devices
+    for a in range(shard.num_devices):
+        cameras = slice(d.camera_ptr[a], d.camera_ptr[a + 1])
+        points = slice(d.point_ptr[a], d.point_ptr[a + 1])
+        arrays = [shard.start.cameras[cameras], shard.start.points[points]]
+        for obs in (shard.intra, shard.inter):
+            rows = slice(obs.point_ptr[points.start], obs.point_ptr[points.stop])
+            arrays += [obs.u[rows], obs.weight[rows]]
+        mark = 0
+        for array in arrays:
+            mark = zlib.crc32(array.data, mark)
+        marks.append(mark)
+    return marks
