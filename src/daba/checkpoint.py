@@ -59,6 +59,20 @@ class Checkpoints:
             raise DabaError(f"minutes between checkpoints must be positive, not {self.minutes}")
         if self.folder is None and (self.every is not None or self.minutes is not None):
             raise DabaError("checkpoints need a folder; give --checkpoint DIR")
+        if self.folder is not None and not self._goes_on():
+            there = _checkpoints(Path(self.folder))
+            if there:  # of another solve, and the latest in a folder is the one that counts
+                raise DabaError(
+                    f"{self.folder} holds checkpoints already, the last is {there[-1].name}: go on "
+                    f"from it with --resume {self.folder}, or choose another folder"
+                )
+
+    def _goes_on(self) -> bool:
+        """Whether what is resumed lies in the folder of the checkpoints to come."""
+        if self.folder is None or self.resume is None:
+            return False
+        resumed = Path(self.resume).resolve()
+        return Path(self.folder).resolve() in (resumed, resumed.parent)
 
     def save_if_due(self, run: Run) -> None:
         due = False
@@ -122,7 +136,8 @@ class Checkpoints:
         for device in solver.shard.by_device(solver.x):
             arrays[device] = _read(folder / _name(device), manifest["files"][_name(device)])
         put_back(solver, arrays, manifest["common"])
-        self._last = manifest["iteration"]
+        if self._goes_on():
+            self._last = manifest["iteration"]
         return manifest
 
 
@@ -189,6 +204,7 @@ def put_back(
         solver.nesterov.s = common["s"]
     metrics.eta = common["eta"]
     solver.place(x)
+    solver.checked = (solver.objective, metrics.F_bar.copy())
 
 
 def latest(path: Path) -> Path:
@@ -283,8 +299,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise DabaError(_damaged(path, "is not a manifest that daba wrote")) from None
     if kind != FORMAT:
         raise DabaError(f"{path} holds a {kind!r}, not a {FORMAT!r}")
-    if version > VERSION:
-        raise DabaError(f"{path} was written by a newer daba (version {version} of the format)")
+    if version != VERSION:
+        raise DabaError(f"{path} was written by another daba (version {version} of the format)")
     if zlib.crc32(json.dumps(manifest, indent=1).encode()) != checksum:
         raise DabaError(_damaged(path, "has been changed"))
     manifest["history"] = [Iteration(**entry) for entry in manifest["history"]]

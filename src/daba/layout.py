@@ -25,9 +25,7 @@ class Records(NamedTuple):
 
     def take(self, chosen: slice | np.ndarray) -> Records:
         """Some of them."""
-        return Records(
-            self.camera[chosen], self.point[chosen], self.u[chosen], self.weight[chosen]
-        )
+        return Records(self.camera[chosen], self.point[chosen], self.u[chosen], self.weight[chosen])
 
     @staticmethod
     def concatenate(parts: Iterable[Records]) -> Records:

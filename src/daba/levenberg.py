@@ -86,8 +86,9 @@ class Levenberg:
             s.g_l,
             s.reach,
         )
-        passes.linearize_cameras(self.shard.intra, devices.camera_tasks, s.J, s.U, s.g_c)
-        passes.camera_reach(self.shard.intra, *x, devices.camera_tasks, self.camera_reach)
+        passes.linearize_cameras(
+            self.shard.intra, *x, devices.camera_tasks, s.J, s.U, s.g_c, self.camera_reach
+        )
         self.x, self.prepared = x, True
 
     def linearize(self, x: State, surrogate: Surrogate) -> None:
@@ -134,7 +135,10 @@ class Levenberg:
             with np.errstate(invalid="ignore", divide="ignore"):
                 gain = actual / predicted
                 good = trying & (actual > 0) & (predicted > 0) & (gain > self.options.lm_gain)
-            state.choose(good, *trial, *self.shard.devices[2:], *result.x)
+            if good.all():
+                result.x, trial = trial, result.x
+            else:
+                state.choose(good, *trial, *self.shard.devices[2:], *result.x)
             result.intra[good] = value[good]
             result.moved |= good
             # a device whose model promises less than rounding has nothing left to gain; a negative

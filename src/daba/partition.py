@@ -10,6 +10,10 @@ import numpy as np
 from daba.errors import DabaError
 from daba.problem import CAMERA_RECORD, Ints, Problem
 
+TRIES = 8
+EDGES_IN_ALL = 2_000_000
+"""Partitions tried, if METIS has not seen so many edges by then."""
+
 
 @dataclass(frozen=True)
 class Partition:
@@ -195,7 +199,8 @@ def camera_graph(camera: Ints, point: Ints, cameras: int, points: int) -> Any:
 
 
 def split_cameras(graph: Any, load: np.ndarray, devices: int, seed: int) -> Ints:
-    """Device of each camera, by METIS.
+    """Device of each camera: the best of some partitions by METIS, which differ by some per cent
+    in what they cut.
 
     graph   the whole `camera_graph`; not needed for one device
     load    observations of each camera
@@ -206,14 +211,20 @@ def split_cameras(graph: Any, load: np.ndarray, devices: int, seed: int) -> Ints
 
     graph.sort_indices()  # METIS looks at neighbours in the order they have here
     integer = pymetis.zero_copy_dtype()
-    _, parts = pymetis.part_graph(
-        devices,
-        pymetis.CSRAdjacency(graph.indptr.astype(integer), graph.indices.astype(integer)),
-        vweights=np.maximum(load, 1).astype(integer),
-        eweights=graph.data.astype(integer),
-        recursive=True,  # bisection cut less than the k-way method on every problem at hand
-        options=pymetis.Options(seed=seed),
-    )
+    adjacency = pymetis.CSRAdjacency(graph.indptr.astype(integer), graph.indices.astype(integer))
+    vertices, edges = np.maximum(load, 1).astype(integer), graph.data.astype(integer)
+    found = [
+        pymetis.part_graph(
+            devices,
+            adjacency,
+            vweights=vertices,
+            eweights=edges,
+            recursive=True,  # bisection cut less than the k-way method on every problem at hand
+            options=pymetis.Options(seed=TRIES * seed + k),
+        )
+        for k in range(min(TRIES, 1 + EDGES_IN_ALL // max(graph.nnz, 1)))
+    ]
+    _, parts = min(found, key=lambda one: int(one[0]))
     cameras = np.asarray(parts, dtype=np.int32)
     _fill_empty(cameras, load, devices)
     return cameras
@@ -230,22 +241,22 @@ def _fill_empty(cameras: Ints, load: np.ndarray, devices: int) -> None:
 
 
 def split_points(
-    camera: Ints, point: Ints, camera_device: Ints, devices: int, range: range
+    camera: Ints, point: Ints, camera_device: Ints, devices: int, points: range
 ) -> Ints:
-    """Device of each point in a range, from all observations of these points: the one with most
-    of them. The lowest number wins a tie, and points without observations are dealt out evenly.
-    """
+    """Device of each point in a range, from all observations of these points (`point` counts
+    from the first of them): the one with most of them. The lowest number wins a tie, and points
+    without observations are dealt out evenly."""
     from scipy.sparse import csr_array
 
     votes = csr_array(
-        (np.ones(len(point), np.int32), (point - range.start, camera_device[camera])),
-        shape=(len(range), devices),
+        (np.ones(len(point), np.int32), (point, camera_device[camera])),
+        shape=(len(points), devices),
     )
     votes.sum_duplicates()
     votes.sort_indices()
-    row = np.repeat(np.arange(len(range)), np.diff(votes.indptr))
+    row = np.repeat(np.arange(len(points)), np.diff(votes.indptr))
     order = np.lexsort((votes.indices, -votes.data, row))
     best = order[np.searchsorted(row, np.unique(row))]  # `order` keeps rows together
-    owner = (np.arange(range.start, range.stop) % devices).astype(np.int32)
+    owner = (np.arange(points.start, points.stop) % devices).astype(np.int32)
     owner[np.unique(row)] = votes.indices[best]
     return owner

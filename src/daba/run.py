@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 
 from daba.errors import DabaError
-from daba.interrupt import Interrupt
+from daba.interrupt import REASONS, Interrupt
 from daba.log import open_log, write_line
 from daba.memory import peak_memory
 from daba.options import Options
@@ -61,7 +62,8 @@ def solve(
     checkpoints  a `daba.Checkpoints`: where and when to save, and what to resume from
     log          folder in which each process keeps a log of its own
 
-    Ctrl-C and SIGTERM stop the solve after the iteration at hand; what was reached is returned.
+    Ctrl-C, SIGTERM and SIGUSR1 stop the solve after the iteration at hand; what was reached is
+    returned.
     """
     from daba.comm.serial import Communicator
     from daba.setup import make_setup
@@ -148,16 +150,17 @@ class Run:
         )
         self.history: list[Iteration] = []
         self.tally = np.zeros(3)
-        self.moving, self.interrupted = True, False
+        self.moving = True
+        self.interrupted = 0  # the signal that has reached any of the processes
         if checkpoints is not None and checkpoints.resume is not None:
             saved = checkpoints.restore(solver, fingerprint)
             self.iteration, self.idle = saved["iteration"], saved["idle"]
             self.history = saved["history"]
             self.begin -= saved["seconds"]
-            self.record()
-        else:
-            solver.exchange.take_traffic()
-            self.history.append(self.record())
+        solver.exchange.take_traffic()  # setting up is no iteration's
+        now = self.record()
+        if not self.history:
+            self.history.append(now)
 
     def loop(self) -> tuple[bool, str]:
         """Iterate until there is a reason to stop; whether it has converged, and the reason."""
@@ -203,10 +206,11 @@ class Run:
         here[:, :2] = solver.intra + solver.inter
         here[0, 2:5] = self.tally
         here[0, 5:9] = traffic.sent, max(computing, 0.0), traffic.waiting, traffic.exchanging
-        here[0, 9:11] = self.idle < 2, bool(self.interrupt.reason)
+        here[0, 9:11] = self.idle < 2, self.interrupt.number
         if self.comm.rank == 0:
             here[0, 11] = time.perf_counter() - self.begin
-        total = dict(zip(COLUMNS, self.comm.gather(here).sum(axis=0).tolist(), strict=True))
+        rows = self.comm.gather(here)
+        total = dict(zip(COLUMNS, rows.sum(axis=0).tolist(), strict=True))
         self.totals.add(traffic, computing)
         if self.log is not None:
             own = here[:, 0].sum()
@@ -217,7 +221,7 @@ class Run:
         self.compute = 0.0
         K = solver.shard.extent.observations
         self.moving = total["moving"] > 0
-        self.interrupted = total["interrupted"] > 0
+        self.interrupted = int(rows[:, COLUMNS.index("interrupted")].max())
         F, ranks = total["objective"], self.comm.size
         return Iteration(
             iteration=self.iteration,
@@ -242,11 +246,15 @@ class Run:
         try:
             asked = self.callback is not None and self.callback(last) is True
         except KeyboardInterrupt:
-            self.interrupted = True
+            if self.comm.size > 1:  # the others know nothing of it
+                raise
+            self.interrupted = signal.SIGINT
         if self.comm.any(asked):
             return False, "the callback asked to stop"
-        if self.interrupted or (self.comm.size == 1 and self.interrupt.reason):
-            return False, self.interrupt.reason or "interrupted"
+        if self.comm.size == 1:
+            self.interrupted = self.interrupted or self.interrupt.number
+        if self.interrupted:
+            return False, REASONS[signal.Signals(self.interrupted)]
         if (met := self.tolerance_met()) is not None:
             return True, met
         if not self.moving:

@@ -97,6 +97,7 @@ def _from_problem(
         work = _work(layout)
         head = layout.extent, deal(work, comm.size), problem.name
     extent, ranks, name = comm.broadcast(head)
+    comm.dealt(ranks)
     pieces = comm.scatter(
         [layout.piece(device) for device in range(ranks[r], ranks[r + 1])]
         for r in range(comm.size)
@@ -107,14 +108,27 @@ def _from_problem(
     return _setup(shard, options, comm, problem, layout, name)
 
 
+def options_for(store: Store, options: Options) -> Options:
+    """The devices are those of the store, unless lm is to put them together."""
+    if options.method == "lm":
+        return options
+    if options.devices not in (1, store.devices):
+        raise DabaError(
+            f"{store.path} is a store of {store.devices} devices, and {options.devices} were asked "
+            "for; leave --devices out, or partition the problem again"
+        )
+    return replace(options, devices=store.devices)
+
+
 def _from_store(store: Store, options: Options, comm: Communicator) -> Setup:
+    options = options_for(store, options)
     if options.centralized:
         if comm.size > 1:
             raise DabaError("lm works on one device, in one process: start it without mpiexec")
         return _from_problem(store.load(), options, None, comm)
-    options = replace(options, devices=store.devices)
     _check_ranks(options.devices, comm)
     ranks = deal(store.work, comm.size)
+    comm.dealt(ranks)
     mine = range(ranks[comm.rank], ranks[comm.rank + 1])
     shard = join([store.piece(device) for device in mine], mine.start, store.extent)
     return _setup(shard, options, comm, store, None, store.name)

@@ -4,7 +4,7 @@ each device's variables are contiguous, with the ghosts it sees of other process
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -199,14 +199,20 @@ def _observations(
     seen = np.flatnonzero(cameras.owns(records.camera))
     own_camera = records.camera[seen] - np.int32(cameras.start)
     return Observations(
-        camera=cameras.number(records.camera, ghost_cameras),
-        point=points.number(records.point, ghost_points),
-        u=np.ascontiguousarray(records.u),
-        weight=np.ascontiguousarray(records.weight),
+        camera=_our_own(cameras.number(records.camera, ghost_cameras)),
+        point=_our_own(points.number(records.point, ghost_points)),
+        u=_our_own(records.u),
+        weight=_our_own(records.weight),
         point_ptr=point_ptr,
         camera_ptr=pointers(own_camera, cameras.count),
         camera_obs=_by_camera(own_camera, records.point[seen], seen, len(ghost_points) > 0),
     )
+
+
+def _our_own(array: np.ndarray) -> Any:
+    """In memory: of a file that is mapped, a copy. Numba would compile every kernel once more for
+    arrays that cannot be written."""
+    return np.require(array, requirements=["C", "W"])
 
 
 def _by_camera(camera: Ints, point: Ints, seen: np.ndarray, unsorted: bool) -> Ints:

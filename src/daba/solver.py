@@ -16,7 +16,7 @@ from daba.kernels.cpu.types import Bools, Floats
 from daba.levenberg import Levenberg, Step
 from daba.options import Options
 from daba.shard import Shard, State
-from daba.surrogate import Surrogate
+from daba.surrogate import NoSurrogate, Surrogate
 
 ROUNDS: dict[str, tuple[Blocks, ...]] = {
     "none": (),
@@ -33,9 +33,15 @@ class Solver:
         self.shard, self.options, self.comm = shard, options, comm or Communicator()
         self.exchange = self.comm.exchange(shard)
         self.accelerated = options.method == "daba" and not options.centralized
+        self.rounds = () if options.centralized else ROUNDS[options.refine]
         self.all = np.ones(shard.num_devices, dtype=bool)
         self.levenberg = Levenberg(shard, options, self.comm)
-        new = lambda: Surrogate(shard, options.loss, options.split, options.xi)  # noqa: E731
+
+        def new() -> Surrogate:
+            if options.centralized:
+                return NoSurrogate(shard)
+            return Surrogate(shard, options.loss, options.split, options.xi)
+
         self.surrogate = new()  # E^α(· | x)
         self.accelerated_surrogate = new() if self.accelerated else self.surrogate  # E^α(· | x̄)
         x = shard.state()
@@ -82,28 +88,31 @@ class Solver:
                 E = metrics.bound(step.intra[:, 0] + here.value(step.x, self.all), now)
         # Exchange with neighbours, F^α = E^α + ΔE^α(x⁺ | x)
         change = self.communicate(step, x)
+        refined = bool(self.rounds)
+        self.inter = here.rebase(step.x, x if self.accelerated and not refined else None)
         if self.accelerated:
-            self.levenberg.judge(E + change > metrics.F)
-            metrics.update(E, E + change)
+            F = E + (change if refined else here.gap - self.proximal(step.x, x))
+            self.levenberg.judge(F > metrics.F)
+            metrics.update(E, F)
             self.nesterov.advance(x, step.x)
         self.x, self.intra = step.x, step.intra
-        self.inter = here.rebase(self.x)
         self.restarts = int(restart.sum())
         self.pcg_iterations, self.retries = step.pcg_iterations, step.retries
         self.moved = bool(step.moved.any())
 
     def communicate(self, step: Step, x: State) -> Floats:
         """Tell the neighbours x⁺ and learn their ghosts, moving the boundary in between if it is
-        to be refined. Returns F^α(x⁺) − E^α(x⁺), (S,)."""
-        rounds = () if self.options.centralized else ROUNDS[self.options.refine]
-        if not rounds:
+        to be refined. Returns what that makes F^α − E^α, (S,)."""
+        change = np.zeros(len(self.all))
+        if not self.rounds:
             self.exchange.start(step.x, "both")
             self.overlap(step)
             self.exchange.finish(step.x)
-            return self.slack(step.x, x) if self.accelerated else np.zeros(len(self.all))
+            return change
         self.exchange.update(step.x, "cameras")
-        change = self.slack(step.x, x) if self.accelerated else np.zeros(len(self.all))
-        for block in rounds[:-1]:
+        if self.accelerated:
+            change += self.slack(step.x, x)
+        for block in self.rounds[:-1]:
             change += self.refine(step.x, block)
             self.exchange.update(step.x, block)
         change += self.refine(step.x, "points")
@@ -145,22 +154,17 @@ class Solver:
         """Largest entry of the gradient of F; the surrogate's is the same at its base (Prop. 1)."""
         self.levenberg.linearize(self.x, self.surrogate)
         system = self.levenberg.system
-        here = max(np.abs(system.g_c).max(), np.abs(system.g_l).max())
+        here = max(np.abs(g).max(initial=0.0) for g in (system.g_c, system.g_l))
         return float(self.comm.gather(np.full((len(self.all), 1), here)).max())
 
     def slack(self, x: State, base: State) -> Floats:
-        """ΔE^α(x | base). An inter observation's slack is shared evenly between its two devices,
-        as in the paper; with refinement all of it is booked by the owner of the point, the only
-        one to know both ends before points have moved again."""
-        o, loss, devices = self.shard.inter, self.options.loss, self.shard.devices
-        ends = (*x, *base)
-        fixed = (loss.kind, loss.radius, self.options.split)
-        total = -self.proximal(x, base)
-        by_point = passes.slack_by_point(o, *ends, devices.point_tasks, *fixed)
-        if self.options.refine != "none":
-            return total + by_point
-        by_camera = passes.slack_by_camera(o, *ends, devices.camera_tasks, *fixed)
-        return total + 0.5 * (by_point + by_camera)
+        """ΔE^α(x | base), before the boundary is refined. All of an inter observation's is booked
+        by the owner of its point, the only one to know both ends before points have moved again;
+        without refinement each end books one half, as in the paper (`Surrogate.rebase`)."""
+        fixed = (self.options.loss.kind, self.options.loss.radius, self.options.split)
+        tasks = self.shard.devices.point_tasks
+        gap = passes.slack_by_point(self.shard.inter, *x, *base, tasks, *fixed)
+        return gap - self.proximal(x, base)
 
     def proximal(self, x: State, base: State) -> Floats:
         """½ξ|x^α − base^α|²."""

@@ -91,7 +91,6 @@ def _compile_first_half() -> None:
     nesterov.advance(x, x)
     fixed = (options.loss.kind, options.loss.radius, options.split)
     objective.slack_by_point(shard.inter, *x, *x, devices.point_tasks, *fixed)
-    objective.slack_by_camera(shard.inter, *x, *x, devices.camera_tasks, *fixed)
 
 
 def compile_second_half() -> None:

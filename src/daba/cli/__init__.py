@@ -58,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except MemoryError:
             return _fail("not enough memory", 1)
         except SystemExit as stop:  # tyro's way out of --help and of flags it does not know
+            if stop.code and launched_rank():
+                time.sleep(PATIENCE)
             return stop.code if isinstance(stop.code, int) else 0
         except Exception:
             import traceback

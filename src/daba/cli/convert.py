@@ -10,38 +10,71 @@ import tyro
 
 from daba.cli.arguments import Intrinsics, Quiet, parse
 from daba.cli.outputs import check_problem_target
+from daba.errors import DabaError
 
 
 @dataclass(frozen=True)
 class Convert:
     """Read a problem in one format and write it in another; suffixes say which.
 
-    BAL is written in the standard forward model, which every other tool reads; .npz loses
-    nothing; .ply holds points and cameras for a viewer.
+    BAL is written in the standard forward model, which every other tool reads; .npz and .daba,
+    a store shared out to devices, lose nothing; .ply holds points and cameras for a viewer.
+    OUT is a store if it ends in .daba or if --devices is given.
 
     examples:
       daba convert problem.txt.bz2 problem.npz
       daba convert solution.txt solution.ply --intrinsics standard
+      daba convert problem.npz problem.daba --devices 8
+      daba convert problem.daba problem.npz
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
-    """File to read: BAL (.txt, .bal, also with .bz2 or .gz) or .npz."""
+    """What to read: BAL (.txt, .bal, also with .bz2 or .gz), .npz, or a store."""
     output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="OUT", metavar="OUT")]
-    """File to write: BAL, .npz or .ply."""
+    """What to write: BAL, .npz, .ply, or a store (.daba)."""
+    devices: Annotated[int | None, tyro.conf.arg(metavar="S", help_behavior_hint="")] = None
+    """Write a store for so many devices; 1 if OUT ends in .daba."""
     intrinsics: Intrinsics = "paper"
     quiet: Quiet = False
 
 
 def run(argv: list[str]) -> int:
     command, _ = parse(Convert, argv)
+    fit = (_to_store if _is_store(command) else _to_file)(command)
+    if not command.quiet:
+        print(f"{command.input} -> {command.output}")
+        if fit is not None:
+            print(f"intrinsics fit: rms {fit['rms_px']:.3g}, largest {fit['max_px']:.3g} px")
+    return 0
+
+
+def _is_store(command: Convert) -> bool:
+    from daba.io import FORMATS
+    from daba.io.files import split_suffix
+
+    suffix, _ = split_suffix(command.output)
+    file = any(suffix in form.suffixes for form in FORMATS if form.name != "store")
+    if command.devices is not None and file:
+        raise DabaError(
+            f"{command.output}: --devices is for stores, so give a name that ends in .daba"
+        )
+    return command.devices is not None or suffix == ".daba"
+
+
+def _to_file(command: Convert) -> dict[str, float] | None:
+    """Convert, and give the residual of the intrinsics' fit, if there was one."""
     from daba.io import load, save
 
     check_problem_target(command.output)
     problem = load(command.input, command.intrinsics)
     save(problem, command.output)
-    if not command.quiet:
-        print(f"{command.input} -> {command.output}")
-        fit = problem.info.get("intrinsics_fit")
-        if fit is not None:
-            print(f"intrinsics fit: rms {fit['rms_px']:.3g}, largest {fit['max_px']:.3g} px")
-    return 0
+    return problem.info.get("intrinsics_fit")
+
+
+def _to_store(command: Convert) -> dict[str, float] | None:
+    from daba.io.store import Store
+    from daba.streaming import partition_to_store
+
+    devices = 1 if command.devices is None else command.devices
+    partition_to_store(command.input, devices, 0, command.output, command.intrinsics)
+    return Store(command.output).info.get("intrinsics_fit")

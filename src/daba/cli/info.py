@@ -26,7 +26,7 @@ class Info:
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
-    """Problem: BAL (.txt, .bal, also with .bz2 or .gz) or .npz."""
+    """Problem: BAL (.txt, .bal, also with .bz2 or .gz), .npz, or a store."""
     intrinsics: Intrinsics = "paper"
     json: Json = False
 

@@ -23,9 +23,10 @@ def check_target(path: Path) -> None:
 
 
 def check_problem_target(path: Path) -> None:
-    """The same for a file that `daba.save` is to write; its suffix must be known, too."""
+    """The same for what `daba.save` is to write, be it a store; its suffix must be known, too."""
     from daba.io import FORMATS
     from daba.io.files import split_suffix
+    from daba.io.folders import check_folder
 
     suffix, compression = split_suffix(path)
     known = [form for form in FORMATS if form.save is not None]
@@ -35,4 +36,7 @@ def check_problem_target(path: Path) -> None:
             f"{path}: unknown kind of file '{suffix + compression}'; known are {suffixes} (BAL, "
             "that is .txt and .bal, also with .bz2 or .gz)"
         )
-    check_target(path)
+    if suffix == ".daba":
+        check_folder(path)
+    else:
+        check_target(path)

@@ -4,31 +4,39 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import tyro
 
 from daba.cli.arguments import Intrinsics, Json, parse
 from daba.cli.console import make_console, numbers_table, pairs_table, to_json
+from daba.errors import DabaError
 from daba.partition import PartitionStatistics, make_partition, statistics
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Show how a problem would be shared between devices.
+    """Show how a problem would be shared between devices, or share it out into a store.
 
     For each device its cameras, points, observations (its own and those shared with a
     neighbour), the devices it exchanges with, and the bytes it sends per iteration.
+    A store is a folder from which each process of a solve reads only what is its own. Writing
+    one takes memory for cameras and points, but not for observations (with --intrinsics
+    standard, for all of them).
 
     examples:
       daba partition problem.txt.bz2 --devices 8
       daba partition problem.txt.bz2 --devices 32 --json
+      daba partition problem.txt.bz2 --devices 8 --output problem.daba
+      daba partition problem.daba
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
-    """Problem: BAL (.txt, .bal, also with .bz2 or .gz) or .npz."""
-    devices: int
-    """Number of devices S."""
+    """Problem: BAL (.txt, .bal, also with .bz2 or .gz), .npz, or a store."""
+    devices: Annotated[int | None, tyro.conf.arg(metavar="S", help_behavior_hint="")] = None
+    """Number of devices S; a store has its own, and is partitioned anew for any other."""
+    output: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    """Folder to write the store to; by custom its name ends in .daba."""
     seed: int = 0
     """Seed of the partition."""
     intrinsics: Intrinsics = "paper"
@@ -37,25 +45,55 @@ class Partition:
 
 def run(argv: list[str]) -> int:
     command, _ = parse(Partition, argv)
-    from daba.io import load
-
-    problem = load(command.input, command.intrinsics)
-    s = statistics(problem, make_partition(problem, command.devices, command.seed))
+    shared = _share(command)
+    s = shared.statistics
     if command.json:
-        print(to_json({"problem": problem.name} | s.to_dict()))
+        print(to_json({"problem": shared.name} | s.to_dict()))
         return 0
     console = make_console()
     console.print(_table(s))
-    P, C = problem.num_points, problem.num_cameras
     rows = [
         ("imbalance", f"{s.imbalance:.3f} (largest device over the mean, by observations)"),
-        ("inter observations", f"{100 * s.inter_share:.2f} % of {problem.num_observations:,}"),
-        ("boundary cameras", f"{s.boundary_cameras:,} of {C:,}"),
-        ("boundary points", f"{s.boundary_points:,} of {P:,}"),
+        ("inter observations", f"{100 * s.inter_share:.2f} % of {shared.observations:,}"),
+        ("boundary cameras", f"{s.boundary_cameras:,} of {sum(s.cameras):,}"),
+        ("boundary points", f"{s.boundary_points:,} of {sum(s.points):,}"),
         ("sent per iteration", f"{_bytes(sum(s.bytes_sent))} by all devices together"),
     ]
     console.print(pairs_table(rows))
     return 0
+
+
+class _Shared(NamedTuple):
+    """What is shown."""
+
+    name: str
+    observations: int
+    statistics: PartitionStatistics
+
+
+def _share(command: Partition) -> _Shared:
+    """Write a store, look at one, or only see how the problem would be shared."""
+    from daba.io import load
+    from daba.io.folders import is_store
+    from daba.io.store import Store
+
+    store = Store(command.input) if is_store(command.input) else None
+    devices = store.devices if store and command.devices is None else command.devices
+    if devices is None:
+        raise DabaError(f"{command.input}: say for how many devices with --devices S")
+    if command.output is not None:
+        from daba.streaming import partition_to_store
+
+        s = partition_to_store(
+            command.input, devices, command.seed, command.output, command.intrinsics
+        )
+        store = Store(command.output)
+        return _Shared(store.name, store.extent.observations, s)
+    if store and store.devices == devices:
+        return _Shared(store.name, store.extent.observations, store.statistics())
+    problem = load(command.input, command.intrinsics)
+    s = statistics(problem, make_partition(problem, devices, command.seed))
+    return _Shared(problem.name, problem.num_observations, s)
 
 
 def _table(s: PartitionStatistics) -> object:

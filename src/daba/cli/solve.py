@@ -106,12 +106,14 @@ def run(argv: list[str]) -> int:
     from daba.partition import make_partition
     from daba.progress import Progress
     from daba.run import solve
+    from daba.setup import options_for
 
     comm = communicator()
     talks = comm.rank == 0
     problem: Problem | Store | None = None
     if is_store(command.input):
         problem = Store(command.input)
+        options = options_for(problem, options)
     elif talks:
         from daba.io import load
 

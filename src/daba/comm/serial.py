@@ -67,6 +67,9 @@ class Communicator:
     node_size = 1
     """Processes on this machine."""
 
+    def dealt(self, ranks: np.ndarray) -> None:
+        """Take note that rank r has the devices ranks[r] : ranks[r+1] from now on."""
+
     def exchange(self, shard: Shard) -> Exchange:
         """The exchange of this shard with its neighbours."""
         return Exchange()

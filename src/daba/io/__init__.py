@@ -95,7 +95,7 @@ def _find(path: PathLike, name: str | None) -> Format:
         known = ", ".join(form.name for form in FORMATS)
         raise DabaError(f"unknown format {name!r}; known are {known}")
     suffix, compression = split_suffix(path)
-    if is_store(Path(path)):  # a store may have any name
+    if is_store(Path(path)) or (not suffix and Path(path).is_dir()):  # stores may have any name
         suffix, compression = ".daba", ""
     for form in FORMATS:
         if suffix in form.suffixes and (form.compressed or not compression):

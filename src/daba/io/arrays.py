@@ -36,17 +36,7 @@ class ArrayWriter:
 
     def __init__(self, path: Path, dtype: np.dtype | type, shape: tuple[int, ...]) -> None:
         self.dtype, self.shape, self.crc, self.items = np.dtype(dtype), shape, 0, 0
-        header = io.BytesIO()
-        np.lib.format.write_array_header_1_0(
-            header,
-            {
-                "descr": np.lib.format.dtype_to_descr(self.dtype),
-                "fortran_order": False,
-                "shape": shape,
-            },
-        )
         self._file = open(path, "xb")  # noqa: SIM115 (closed by `__exit__`)
-        self._write(header.getbuffer())
 
     def append(self, rows: np.ndarray) -> None:
         if rows.dtype != self.dtype or rows.shape[1:] != self.shape[1:]:
@@ -68,6 +58,20 @@ class ArrayWriter:
         self._file.write(data)
 
     def __enter__(self) -> ArrayWriter:
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(
+            header,
+            {
+                "descr": np.lib.format.dtype_to_descr(self.dtype),
+                "fortran_order": False,
+                "shape": self.shape,
+            },
+        )
+        try:
+            self._write(header.getbuffer())
+        except BaseException:
+            self._file.close()
+            raise
         return self
 
     def __exit__(

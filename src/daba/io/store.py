@@ -35,9 +35,10 @@ from daba.io.manifest import (
     schema,
     write_manifest,
 )
+from daba.io.source import CHUNK
 from daba.layout import Extent, Layout, Piece, Records, lay_out
-from daba.partition import make_partition
-from daba.problem import Floats, Ints, Problem
+from daba.partition import Partition, PartitionStatistics, Tally, make_partition
+from daba.problem import CAMERA_RECORD, Floats, Ints, Problem
 
 
 class Store:
@@ -112,12 +113,27 @@ class Store:
         path = self.path / device_folder(device) / f"{name}.npy"
         return self._open(path, self.manifest.parts[device].arrays[name])
 
+    def statistics(self) -> PartitionStatistics:
+        """Of the partition that the store was made with."""
+        cameras, points = np.diff(self.extent.camera_ptr), np.diff(self.extent.point_ptr)
+        device = np.arange(self.devices, dtype=np.int32)
+        tally = Tally(
+            Partition(np.repeat(device, cameras), np.repeat(device, points), self.devices)
+        )
+        for a in range(self.devices):
+            for kind in ("intra", "inter"):
+                camera, point = self.array(a, f"{kind}-camera"), self.array(a, f"{kind}-point")
+                for start in range(0, len(camera), CHUNK):
+                    k = slice(start, start + CHUNK)
+                    tally.add(camera[k], point[k])
+        return tally.statistics()
+
     def load(self) -> Problem:
         """The whole problem in its own order, bit for bit the one the store was made from."""
         m = self.manifest
         camera_order = np.concatenate([self.array(a, "camera_id") for a in range(self.devices)])
         point_order = np.concatenate([self.array(a, "point_id") for a in range(self.devices)])
-        cameras, points = np.empty((m.cameras, 15)), np.empty((m.points, 3))
+        cameras, points = np.empty((m.cameras, CAMERA_RECORD)), np.empty((m.points, 3))
         focal = np.empty(m.cameras)
         # What no file gives a value would be -1, or NaN, and `validated` would refuse it.
         camera_index = np.full(m.observations, -1, np.int32)

@@ -119,16 +119,14 @@ def point_majorizer(theta, w, lam, ex, ey, ez, l, base):
 
 
 @jit
-def majorization_gap(kind, radius, theta, weight, ux, uy, c, l, base_c, base_l):
-    """F_ij(x) − P_ij(c | base) − Q_ij(l | base) ≤ 0, the surrogate's slack (Prop. 1)."""
-    ex, ey, ez, _, _, _, _, _, _, _, _ = error(c, l, ux, uy)
-    f, _, _ = penalty(kind, radius, weight, ex, ey, ez)
+def majorizer(kind, radius, theta, weight, ux, uy, c, l, base_c, base_l):
+    """P_ij(c | base) + Q_ij(l | base) ≥ F_ij(c, l), with equality at the base (Prop. 1)."""
     ex, ey, ez, lam, _, _, _, _, _, _, _ = error(base_c, base_l, ux, uy)
     f_base, w, _ = penalty(kind, radius, weight, ex, ey, ez)
     a = f_base - 0.5 * w * (ex * ex + ey * ey + ez * ez)
     p = camera_majorizer(theta, w, lam, ex, ey, ez, c, base_c, ux, uy)
     q = point_majorizer(theta, w, lam, ex, ey, ez, l, base_l)
-    return f - p - q - a
+    return p + q + a
 
 
 @jit

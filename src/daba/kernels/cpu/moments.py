@@ -13,19 +13,36 @@ from daba.kernels.cpu.tasks import sum_tasks
 
 error = formulas.error
 penalty = formulas.penalty
+majorizer = formulas.majorizer
 
 
 @kernel
-def build_cameras(obs, cameras, points, tasks, kind, radius, theta, base, all_M, all_G, all_c):
-    """M, G, c of each camera; returns F and squared pixel error over its inter observations,
-    summed by device, (S, 2)."""
-    partial = np.zeros((len(tasks.device), 2))
+def build_cameras(
+    obs,
+    cameras,
+    points,
+    last_c,
+    last_l,
+    moved,
+    tasks,
+    kind,
+    radius,
+    theta,
+    base,
+    all_M,
+    all_G,
+    all_c,
+):
+    """M, G, c of each camera; returns F, squared pixel error and, if the base has moved, Σ (F_ij −
+    P_ij − Q_ij) at it for the base before, over its inter observations, by device, (S, 3)."""
+    partial = np.zeros((len(tasks.device), 3))
     for t in prange(len(tasks.device)):
         M = np.empty((6, 6))
         G = np.empty((3, 6))
         m = np.empty(6)
         f_task = 0.0
         s_task = 0.0
+        gap = 0.0
         for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
             base[i] = cameras[i]
             M[:] = 0.0
@@ -33,14 +50,19 @@ def build_cameras(obs, cameras, points, tasks, kind, radius, theta, base, all_M,
             f_sum = 0.0
             for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
                 k = obs.camera_obs[n]
-                ex, ey, ez, lam, _, _, _, _, _, _, s = error(
-                    cameras[i], points[obs.point[k]], obs.u[k, 0], obs.u[k, 1]
-                )
+                j = obs.point[k]
+                u, v = obs.u[k, 0], obs.u[k, 1]
+                ex, ey, ez, lam, _, _, _, _, _, _, s = error(cameras[i], points[j], u, v)
                 f, w, square = penalty(kind, radius, obs.weight[k], ex, ey, ez)
                 f_sum += f
                 s_task += square
-                m[0] = obs.u[k, 0]
-                m[1] = obs.u[k, 1]
+                if moved:
+                    gap += f - majorizer(
+                        kind, radius, theta, obs.weight[k], u, v,
+                        cameras[i], points[j], last_c[i], last_l[j],
+                    )  # fmt: skip
+                m[0] = u
+                m[1] = v
                 m[2] = 1.0
                 m[3] = s
                 m[4] = s * s
@@ -59,22 +81,47 @@ def build_cameras(obs, cameras, points, tasks, kind, radius, theta, base, all_M,
             f_task += f_sum
         partial[t, 0] = f_task
         partial[t, 1] = s_task
-    out = np.zeros((len(tasks.device_ptr) - 1, 2))
+        partial[t, 2] = gap
+    out = np.zeros((len(tasks.device_ptr) - 1, 3))
     sum_tasks(partial, tasks, out)
     return out
 
 
 @kernel
-def build_points(obs, cameras, points, tasks, kind, radius, theta, base, all_A, all_b, all_c):
-    """A, b, c_l of each point."""
+def build_points(
+    obs,
+    cameras,
+    points,
+    last_c,
+    last_l,
+    moved,
+    tasks,
+    kind,
+    radius,
+    theta,
+    base,
+    all_A,
+    all_b,
+    all_c,
+):
+    """A, b, c_l of each point; returns F and, if the base has moved, Σ (F_ij − P_ij − Q_ij) at it
+    for the base before, over its inter observations, by device, (S, 2)."""
+    partial = np.zeros((len(tasks.device), 2))
     for t in prange(len(tasks.device)):
+        f_task = 0.0
+        gap = 0.0
         for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
             A = b0 = b1 = b2 = f_sum = 0.0
             for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
-                ex, ey, ez, lam, _, _, _, _, _, _, _ = error(
-                    cameras[obs.camera[k]], points[j], obs.u[k, 0], obs.u[k, 1]
-                )
+                i = obs.camera[k]
+                u, v = obs.u[k, 0], obs.u[k, 1]
+                ex, ey, ez, lam, _, _, _, _, _, _, _ = error(cameras[i], points[j], u, v)
                 f, w, _ = penalty(kind, radius, obs.weight[k], ex, ey, ez)
+                if moved:
+                    gap += f - majorizer(
+                        kind, radius, theta, obs.weight[k], u, v,
+                        cameras[i], points[j], last_c[i], last_l[j],
+                    )  # fmt: skip
                 A += w * lam * lam
                 x = 0.5 * w * lam
                 b0 += x * ex
@@ -87,6 +134,12 @@ def build_points(obs, cameras, points, tasks, kind, radius, theta, base, all_A, 
             all_b[j, 1] = b1
             all_b[j, 2] = b2
             all_c[j] = (1.0 - theta) * f_sum
+            f_task += f_sum
+        partial[t, 0] = f_task
+        partial[t, 1] = gap
+    out = np.zeros((len(tasks.device_ptr) - 1, 2))
+    sum_tasks(partial, tasks, out)
+    return out
 
 
 @inline

@@ -14,7 +14,7 @@ error = formulas.error
 penalty = formulas.penalty
 normal_basis = formulas.normal_basis
 derivative_row = formulas.derivative_row
-majorization_gap = formulas.majorization_gap
+majorizer = formulas.majorizer
 
 REACH = 0.5
 """Most that a variable moves in one step, as a share of its distance to what it sees. A point
@@ -114,22 +114,6 @@ def linearize_points(obs, cameras, points, tasks, kind, radius, J, V, g_l, reach
 
 
 @kernel
-def camera_reach(obs, cameras, points, tasks, reach):
-    """reach = REACH × the mean distance from each camera to the points it sees."""
-    for t in prange(len(tasks.device)):
-        for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
-            total = 0.0
-            for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
-                l = points[obs.point[obs.camera_obs[n]]]
-                x = l[0] - cameras[i, 9]
-                y = l[1] - cameras[i, 10]
-                z = l[2] - cameras[i, 11]
-                total += math.sqrt(x * x + y * y + z * z)
-            seen = obs.camera_ptr[i + 1] - obs.camera_ptr[i]
-            reach[i] = REACH * total / seen if seen > 0 else np.inf
-
-
-@kernel
 def bound_cameras(cameras, reach, active, tasks, step):
     """Shorten the step of a camera that would turn by more than REACH, move beyond its reach, or
     change its focal length by more than that share. A camera with few observations can lower F by
@@ -148,21 +132,31 @@ def bound_cameras(cameras, reach, active, tasks, step):
 
 
 @kernel
-def linearize_cameras(obs, tasks, J, U, g_c):
-    """U and g_c of each camera, from the stored derivatives."""
+def linearize_cameras(obs, cameras, points, tasks, J, U, g_c, reach):
+    """U and g_c of each camera, from the stored derivatives, and its reach: REACH × its mean
+    distance to the points it sees."""
     for t in prange(len(tasks.device)):
         block = np.empty(PACKED)
         for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
             block[:] = 0.0
+            away = 0.0
             for a in range(9):
                 g_c[i, a] = 0.0
             for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
                 prefetch(J, obs.camera_obs[min(n + AHEAD, len(obs.camera_obs) - 1)])
-                row = J[obs.camera_obs[n]]
+                k = obs.camera_obs[n]
+                row = J[k]
                 add_block(block, row, row, 1.0, 0.0, 0.0, 1.0)
                 for a in range(9):
                     g_c[i, a] += row[a] * row[18] + row[9 + a] * row[19]
+                l = points[obs.point[k]]
+                x = l[0] - cameras[i, 9]
+                y = l[1] - cameras[i, 10]
+                z = l[2] - cameras[i, 11]
+                away += math.sqrt(x * x + y * y + z * z)
             unpack(block, U[i])
+            seen = obs.camera_ptr[i + 1] - obs.camera_ptr[i]
+            reach[i] = REACH * away / seen if seen > 0 else np.inf
 
 
 @kernel
@@ -174,46 +168,13 @@ def slack_by_point(obs, cameras, points, base_c, base_l, tasks, kind, radius, th
         for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
             for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
                 i = obs.camera[k]
-                total += majorization_gap(
-                    kind,
-                    radius,
-                    theta,
-                    obs.weight[k],
-                    obs.u[k, 0],
-                    obs.u[k, 1],
-                    cameras[i],
-                    points[j],
-                    base_c[i],
-                    base_l[j],
-                )
-        partial[t] = total
-    out = np.zeros(len(tasks.device_ptr) - 1)
-    sum_tasks(partial, tasks, out)
-    return out
-
-
-@kernel
-def slack_by_camera(obs, cameras, points, base_c, base_l, tasks, kind, radius, theta):
-    """Σ (F_ij − P_ij − Q_ij) over the inter observations of each device's cameras, (S,)."""
-    partial = np.zeros(len(tasks.device))
-    for t in prange(len(tasks.device)):
-        total = 0.0
-        for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
-            for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
-                k = obs.camera_obs[n]
-                j = obs.point[k]
-                total += majorization_gap(
-                    kind,
-                    radius,
-                    theta,
-                    obs.weight[k],
-                    obs.u[k, 0],
-                    obs.u[k, 1],
-                    cameras[i],
-                    points[j],
-                    base_c[i],
-                    base_l[j],
-                )
+                u, v = obs.u[k, 0], obs.u[k, 1]
+                ex, ey, ez, _, _, _, _, _, _, _, _ = error(cameras[i], points[j], u, v)
+                f, _, _ = penalty(kind, radius, obs.weight[k], ex, ey, ez)
+                total += f - majorizer(
+                    kind, radius, theta, obs.weight[k], u, v,
+                    cameras[i], points[j], base_c[i], base_l[j],
+                )  # fmt: skip
         partial[t] = total
     out = np.zeros(len(tasks.device_ptr) - 1)
     sum_tasks(partial, tasks, out)
