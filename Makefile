@@ -9,7 +9,7 @@ TOOLS   := $(VENV)/.tools
 DEVICES ?= 8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format pytest kernels picture bench-ceres bench-scaling clean
+.PHONY: help setup demo test lint format pytest kernels picture bench-ceres bench-scaling bench-weak clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -76,6 +76,9 @@ bench-ceres: $(STAMP)  ## Compare with Ceres (needs cmake, a C++ compiler and li
 
 bench-scaling: $(STAMP)  ## Time and memory up to 5 million observations, 4 to 32 devices
 	$(BIN)/python benchmarks/scaling.py --plot benchmarks/scaling.png $(ARGS)
+
+bench-weak: $(STAMP)  ## A scene that grows with its devices, and what a million cameras need
+	$(BIN)/python benchmarks/weak_scaling.py --plot benchmarks/weak_scaling.png $(ARGS)
 
 clean:  ## Remove everything that make has made
 	rm -rf $(VENV) demo build dist src/*.egg-info benchmarks/ceres/build benchmarks/results

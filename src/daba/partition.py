@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from daba.errors import DabaError
+from daba.predict import Holding
 from daba.problem import CAMERA_RECORD, Ints, Problem
 
 TRIES = 8
@@ -42,6 +43,8 @@ class PartitionStatistics:
     """Devices each device exchanges with."""
     bytes_sent: list[int]
     """Bytes each device sends per iteration (float64, every shared variable once)."""
+    memory: list[int]
+    """Bytes that a process of its own for each device will need at most (predicted)."""
     boundary_cameras: int
     """Cameras that some other device sees."""
     boundary_points: int
@@ -118,6 +121,8 @@ class Tally:
         """Observations of each device's cameras."""
         self._foreign = np.zeros(partition.devices, np.int64)
         """Observations of its points by cameras of others."""
+        self._outer = np.zeros(partition.devices, np.int64)
+        """Observations of points of others by its cameras."""
         self._ghosts_c, self._ghosts_l, self._pairs = Distinct(), Distinct(), Distinct()
 
     def add(self, camera: Ints, point: Ints) -> None:
@@ -128,6 +133,7 @@ class Tally:
         self._load += np.bincount(a, minlength=S)
         a, b = a[inter], b[inter]
         self._foreign += np.bincount(b, minlength=S)
+        self._outer += np.bincount(a, minlength=S)
         # A variable and a device that must know it: each such pair is one ghost.
         self._ghosts_c.add(camera[inter] * np.int64(S) + b)
         self._ghosts_l.add(point[inter] * np.int64(S) + a)
@@ -136,20 +142,33 @@ class Tally:
 
     def statistics(self) -> PartitionStatistics:
         S, p = self.partition.devices, self.partition
-        camera, point = self._ghosts_c.values() // S, self._ghosts_l.values() // S
+        (camera, at_c), (point, at_l) = (
+            divmod(ghosts.values(), S) for ghosts in (self._ghosts_c, self._ghosts_l)
+        )
+        cameras = np.bincount(p.camera_device, minlength=S)
+        points = np.bincount(p.point_device, minlength=S)
+        held = (
+            cameras,
+            points,
+            self._load - self._outer,
+            self._foreign + self._outer,
+            np.bincount(at_c, minlength=S),
+            np.bincount(at_l, minlength=S),
+        )
         sent = 8 * (
             CAMERA_RECORD * np.bincount(p.camera_device[camera], minlength=S)
             + 3 * np.bincount(p.point_device[point], minlength=S)
         )
         return PartitionStatistics(
             devices=S,
-            cameras=np.bincount(p.camera_device, minlength=S).tolist(),
-            points=np.bincount(p.point_device, minlength=S).tolist(),
+            cameras=cameras.tolist(),
+            points=points.tolist(),
             observations=(self._load + self._foreign).tolist(),
             imbalance=float(self._load.max() / self._load.mean()),
             inter_share=float(self._foreign.sum() / self._load.sum()),
             neighbours=np.bincount(self._pairs.values() // S, minlength=S).tolist(),
             bytes_sent=sent.tolist(),
+            memory=[Holding(*map(int, one)).memory for one in zip(*held, strict=True)],
             boundary_cameras=len(np.unique(camera)),
             boundary_points=len(np.unique(point)),
         )

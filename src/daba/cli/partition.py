@@ -19,7 +19,8 @@ class Partition:
     """Show how a problem would be shared between devices, or share it out into a store.
 
     For each device its cameras, points, observations (its own and those shared with a
-    neighbour), the devices it exchanges with, and the bytes it sends per iteration.
+    neighbour), the devices it exchanges with, the bytes it sends per iteration (twice that with
+    --refine sweep), and the memory that a process of its own would need.
     A store is a folder from which each process of a solve reads only what is its own. Writing
     one takes memory for cameras and points, but not for observations (with --intrinsics
     standard, for all of them).
@@ -98,9 +99,18 @@ def _share(command: Partition) -> _Shared:
 
 def _table(s: PartitionStatistics) -> object:
     table = numbers_table(
-        ["device", "cameras", "points", "observations", "neighbours", "bytes / iteration"]
+        [
+            "device",
+            "cameras",
+            "points",
+            "observations",
+            "neighbours",
+            "bytes / iteration",
+            "memory, MB",
+        ]
     )
-    columns = (s.cameras, s.points, s.observations, s.neighbours, s.bytes_sent)
+    megabytes = [round(count / 1e6) for count in s.memory]
+    columns = (s.cameras, s.points, s.observations, s.neighbours, s.bytes_sent, megabytes)
     for device, row in enumerate(zip(*columns, strict=True)):
         table.add_row(str(device), *(f"{value:,}" for value in row))
     table.add_section()

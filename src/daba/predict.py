@@ -1,0 +1,58 @@
+"""What a process will need, told from a partition before anything is solved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PROGRAM = 215_000_000
+"""Bytes of a process that solves next to nothing: the interpreter, its libraries, the kernels."""
+
+RECORD = 4 + 4 + 16 + 8 + 4
+"""Bytes of an observation: camera, point, u, ω, and its entry in the index by camera."""
+JACOBIAN = 20 * 8
+"""Derivatives and residual, of intra observations only."""
+STATES = 6
+"""Estimates held at once: the start, x, x before it, x̄, the step found and the one tried."""
+TASKS = 8
+"""Partial sums that a product with the reduced system keeps of each camera."""
+
+CAMERA = 8 * (
+    STATES * 15
+    + 2 * 81  # U and its damped copy
+    + 81  # preconditioner
+    + 9 * (4 + 4 + TASKS)  # gradient, right-hand side, steps; conjugate gradients; their sums
+    + 2 * (15 + 36 + 18 + 1)  # two surrogates
+    + 6  # reach, distance, s, γ, where its observations begin
+)
+POINT = 8 * (
+    STATES * 3
+    + 2 * 6  # V and its damped inverse
+    + 3 * 3  # gradient, z, step
+    + 2 * (3 + 1 + 3 + 1)  # two surrogates
+    + 3 + 1 + 2  # mean centre of its cameras, reach, where its observations begin
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What a process would hold, in numbers."""
+
+    cameras: int
+    points: int
+    intra: int
+    inter: int
+    """Observations with one end here and the other elsewhere."""
+    ghost_cameras: int
+    ghost_points: int
+
+    @property
+    def memory(self) -> int:
+        """Bytes at most, with the program itself."""
+        return (
+            PROGRAM
+            + (RECORD + JACOBIAN) * self.intra
+            + RECORD * self.inter
+            + CAMERA * self.cameras
+            + POINT * self.points
+            + 8 * STATES * (15 * self.ghost_cameras + 3 * self.ghost_points)
+        )

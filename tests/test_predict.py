@@ -1,0 +1,54 @@
+"""Predicted memory against the arrays that a solver really holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import daba
+from daba.layout import lay_out
+from daba.options import Options
+from daba.partition import make_partition, statistics
+from daba.predict import PROGRAM
+from daba.shard import join
+from daba.solver import Solver
+from helpers import synthetic
+
+pytestmark = pytest.mark.usefixtures("compiled")
+
+
+def held(thing: Any, seen: dict[int, int]) -> None:
+    """Bytes of every array that can be reached from an object, each counted once."""
+    if isinstance(thing, np.ndarray):
+        seen[thing.__array_interface__["data"][0]] = thing.nbytes
+    elif isinstance(thing, tuple | list):
+        for part in thing:
+            held(part, seen)
+    elif isinstance(thing, dict):
+        held(list(thing.values()), seen)
+    elif type(thing).__module__.startswith("daba.") and hasattr(thing, "__dict__"):
+        held(vars(thing), seen)
+
+
+@pytest.mark.parametrize("refine", ["none", "sweep"])
+def test_memory_is_what_the_arrays_take(refine: Any) -> None:
+    problem = daba.generate(synthetic("city", cameras=120, points=12_000)).start
+    partition = make_partition(problem, 4)
+    predicted = statistics(problem, partition).memory
+    layout = lay_out(problem, partition)
+    options = Options(devices=4, refine=refine, linear_solver="pcg")
+    for device in range(4):
+        shard = join([layout.piece(device)], device, layout.extent)
+        for array, order, ghosts, values in (
+            (shard.start.cameras, layout.camera_order, shard.ghost_cameras, problem.cameras),
+            (shard.start.points, layout.point_order, shard.ghost_points, problem.points),
+        ):
+            array[len(array) - len(ghosts) :] = values[order[ghosts]]
+        solver = Solver(shard, options)
+        solver.iterate()
+        # one more estimate lives while a step is tried
+        seen = {0: solver.x.cameras.nbytes + solver.x.points.nbytes}
+        held(solver, seen)
+        assert predicted[device] - PROGRAM == pytest.approx(sum(seen.values()), rel=0.1)
