@@ -8,6 +8,7 @@ import numpy as np
 
 from daba.kernels.cpu.cholesky import count_pairs, mark_pairs
 from daba.kernels.cpu.types import Bools, Devices, Int32, Int64, Observations
+from daba.layout import stable_order
 
 TILE = 8
 """Cameras on the side of a tile: 72 rows, large enough for BLAS, small enough to skip zeros."""
@@ -162,7 +163,7 @@ def _pieces(obs: Observations, cost: np.ndarray, place: Int32) -> tuple[Int64, I
     """Cut the rows into runs of about equal cost and sort observations by them."""
     done = np.cumsum(cost) - 0.5 * cost
     piece = (done * (PIECES / max(cost.sum(), 1))).astype(np.int64)[place][obs.camera]
-    order = np.argsort(piece, kind="stable").astype(np.int32)
+    order = stable_order(piece, PIECES).astype(np.int32)
     return _counts_to_ptr(np.bincount(piece, minlength=PIECES)), order
 
 

@@ -132,10 +132,10 @@ def lay_out(problem: Problem, partition: Partition) -> Layout:
         partition.camera_device[problem.camera_index] != partition.point_device[problem.point_index]
     )
     number = number_type(problem.num_observations)
-    order = np.lexsort((camera, point))
+    order = np.argsort(point.astype(np.int64) * problem.num_cameras + camera, kind="stable")
     inter = order[crosses[order]]
     intra = order[~crosses[order]] if len(inter) else order
-    outer = inter[np.argsort(camera[inter], kind="stable")]
+    outer = inter[stable_order(camera[inter], problem.num_cameras)]
 
     def records(chosen: np.ndarray) -> Records:
         return Records(camera[chosen], point[chosen], problem.u[chosen], problem.weights[chosen])
@@ -181,6 +181,12 @@ def extent_of(partition: Partition, observations: int) -> Extent:
 def number_type(observations: int) -> np.dtype:
     """Of the numbers of observations; 32 bits do for all but the largest problems."""
     return np.dtype(np.int32 if observations < 2**31 else np.int64)
+
+
+def stable_order(keys: np.ndarray, count: int) -> np.ndarray:
+    """What sorts keys below `count`, equal ones as they are. NumPy sorts 16 bits by radix, eight
+    times sooner."""
+    return np.argsort(keys.astype(np.uint16) if count <= 1 << 16 else keys, kind="stable")
 
 
 def inverse(order: Ints) -> Ints:

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from daba.comm import Communicator
 
 SMALLEST_RADIUS, LARGEST_RADIUS = 1e-32, 1e10
-FIRST_LIMIT, SMALLEST_LIMIT = 1e4, 1e3
-LIMIT_GROWTH, LIMIT_CUT = 1.01, 0.8
-"""With several devices a step is judged twice: by E^α at once, and by F^α when the neighbours have
-moved, too. The first sets the radius, the second its limit."""
+SMALLEST_LIMIT, LIMIT_GROWTH, LIMIT_CUT = 1e4, 1.01, 0.5
+RISE = 2e-3
+"""In the paper's method a step is judged twice: by E^α at once, and by F^α when the neighbours have
+moved, too. The first sets the radius, the second its limit. Refinement does without: what it
+moves is judged by F in the first place."""
 
 
 @dataclass
@@ -45,7 +46,8 @@ class Levenberg:
         self.shard, self.options = shard, options
         self.radius = np.full(S, options.first_radius)
         self.shrink = np.full(S, 2.0)
-        self.limit = np.full(S, LARGEST_RADIUS if options.centralized else FIRST_LIMIT)
+        free = options.centralized or options.refine != "none"
+        self.limit = np.full(S, LARGEST_RADIUS if free else SMALLEST_LIMIT)
         self.system = System(
             J=np.empty((len(shard.intra.camera), 20)),
             U=np.empty((C, 9, 9)),
@@ -162,13 +164,14 @@ class Levenberg:
         )
         self.shrink = np.where(good, 2.0, np.where(failed, 2.0 * self.shrink, self.shrink))
 
-    def judge(self, rose: Bools) -> None:
-        """Limit the radius of the devices whose share of the true F has risen, and widen it
-        elsewhere.
+    def judge(self, before: Floats, after: Floats) -> None:
+        """Cut the limit of the radius on devices whose share of the true F has risen by more than
+        RISE, and widen it a little elsewhere.
 
         E^α follows its model well even where momentum carries a badly observed camera away: the
         radius would grow without end, and F with it.
         """
+        risen = after > (1.0 + RISE) * before
         wider = np.minimum(self.limit * LIMIT_GROWTH, LARGEST_RADIUS)
-        self.limit = np.where(rose, np.maximum(self.limit * LIMIT_CUT, SMALLEST_LIMIT), wider)
+        self.limit = np.where(risen, np.maximum(self.limit * LIMIT_CUT, SMALLEST_LIMIT), wider)
         self.radius = np.minimum(self.radius, self.limit)

@@ -265,6 +265,8 @@ def split_points(
     """Device of each point in a range, from all observations of these points (`point` counts
     from the first of them): the one with most of them. The lowest number wins a tie, and points
     without observations are dealt out evenly."""
+    if devices == 1:
+        return np.zeros(len(points), np.int32)
     from scipy.sparse import csr_array
 
     votes = csr_array(

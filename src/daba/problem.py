@@ -228,10 +228,13 @@ def check_observations(
     if len(bad):
         k = bad[0]
         raise DabaError(f"observation {start + k}: weight must be positive, not {weights[k]}")
-    t, l = cameras[camera, 9:12], points[point]
-    close = np.abs(l - t).max(axis=1) <= 1e-12 * (1 + np.abs(t).max(axis=1))
-    if close.any():
-        k = int(np.flatnonzero(close)[0])
+    near = 1e-12 * (1 + np.abs(cameras[:, 9:12]).max(axis=1))
+    close = np.arange(len(camera))
+    for x in range(3):  # one coordinate clears nearly all
+        i, j = camera[close], point[close]
+        close = close[np.abs(points[j, x] - cameras[i, 9 + x]) <= near[i]]
+    if len(close):
+        k = int(close[0])
         raise DabaError(
             f"observation {start + k}: point {point[k]} lies on the centre of "
             f"camera {camera[k]}, so its viewing direction is undefined"
@@ -239,8 +242,8 @@ def check_observations(
 
 
 def _check_finite(what: str, array: np.ndarray, start: int = 0) -> None:
-    bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
-    if len(bad):
+    if not np.isfinite(array).all():
+        bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
         raise DabaError(f"{what} {start + bad[0]}: NaN or infinite value ({array[bad[0]]})")
 
 
@@ -253,8 +256,8 @@ def _indices(values: ArrayLike, what: str, count: int, start: int = 0) -> Ints:
     raw = np.asarray(values)
     if raw.ndim != 1 or not np.issubdtype(raw.dtype, np.integer):
         raise DabaError(f"{what} must be a one-dimensional array of integers")
-    bad = np.flatnonzero((raw < 0) | (raw >= count))
-    if len(bad):
+    if len(raw) and (raw.min() < 0 or raw.max() >= count):
+        bad = np.flatnonzero((raw < 0) | (raw >= count))
         raise DabaError(
             f"observation {start + bad[0]}: {what} {raw[bad[0]]} is out of range, there are {count}"
         )

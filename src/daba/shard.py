@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daba.kernels.cpu.types import Devices, Observations, Tasks
-from daba.layout import Extent, Piece, Records, lay_out, pointers
+from daba.layout import Extent, Piece, Records, lay_out, pointers, stable_order
 from daba.partition import Partition
 from daba.problem import Floats, Ints, Problem
 
@@ -205,7 +205,9 @@ def _observations(
         weight=_our_own(records.weight),
         point_ptr=point_ptr,
         camera_ptr=pointers(own_camera, cameras.count),
-        camera_obs=_by_camera(own_camera, records.point[seen], seen, len(ghost_points) > 0),
+        camera_obs=_by_camera(
+            own_camera, cameras.count, records.point[seen], seen, len(ghost_points) > 0
+        ),
     )
 
 
@@ -215,7 +217,8 @@ def _our_own(array: np.ndarray) -> Any:
     return np.require(array, requirements=["C", "W"])
 
 
-def _by_camera(camera: Ints, point: Ints, seen: np.ndarray, unsorted: bool) -> Ints:
+def _by_camera(camera: Ints, cameras: int, point: Ints, seen: np.ndarray, unsorted: bool) -> Ints:
     """Observations camera after camera, each in the order of places, whoever owns the points."""
-    order = np.lexsort((point, camera)) if unsorted else np.argsort(camera, kind="stable")
-    return seen[order].astype(np.int32)
+    first = np.argsort(point, kind="stable") if unsorted else slice(None)
+    order = stable_order(camera[first], cameras)
+    return seen[first][order].astype(np.int32)

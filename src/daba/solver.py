@@ -50,6 +50,8 @@ class Solver:
         F = self.intra[:, 0] + self.surrogate.value(self.x, self.all)
         if self.accelerated:
             self.nesterov = Nesterov(shard, self.x, options.clip, options.resets, self.exchange)
+            if self.rounds:
+                self.nesterov.camera_clip = np.inf  # they are watched by their resets
         self.metrics = RestartMetrics(
             F, F * options.restart_ratio, F, options.eta, options.eta_growth
         )
@@ -92,7 +94,8 @@ class Solver:
         self.inter = here.rebase(step.x, x if self.accelerated and not refined else None)
         if self.accelerated:
             F = E + (change if refined else here.gap - self.proximal(step.x, x))
-            self.levenberg.judge(F > metrics.F)
+            if not refined:
+                self.levenberg.judge(metrics.F, F)
             metrics.update(E, F)
             self.nesterov.advance(x, step.x)
         self.x, self.intra = step.x, step.intra

@@ -28,6 +28,7 @@ COMMANDS = {
     "partition": "Show how a problem would be shared between devices.",
     "convert": "Read a problem in one format and write it in another.",
     "synth": "Make a synthetic scene with known truth.",
+    "download": "Fetch a problem of the BAL collection, or list them.",
 }
 
 EXAMPLES = """\

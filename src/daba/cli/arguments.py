@@ -6,8 +6,10 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stderr
 from dataclasses import MISSING, fields, make_dataclass
 from functools import cache
+from io import StringIO
 from itertools import pairwise
 from typing import (
     Annotated,
@@ -21,6 +23,8 @@ from typing import (
 )
 
 import tyro
+
+from daba.launch import launched_rank
 
 Intrinsics = Annotated[
     Literal["paper", "standard"],
@@ -82,17 +86,20 @@ def parse(
         kind = make_dataclass(title, [_field(flags[name]) for name in names], frozen=True)
         kind.__doc__ = ""  # or tyro would show the signature
         members.append((title.replace(" ", "_"), kind, kind()))
-    filled: Any = tyro.cli(
-        make_dataclass("arguments", members, bases=(command,), frozen=True),
-        prog=f"daba {command.__name__.lower()}",
-        description=_description(command),
-        args=list(argv),
-        config=(
-            tyro.conf.OmitArgPrefixes,
-            tyro.conf.FlagCreatePairsOff,
-            tyro.conf.HelptextFromCommentsOff,
-        ),
-    )
+    others = launched_rank()
+    quiet: AbstractContextManager[Any] = redirect_stderr(StringIO()) if others else nullcontext()
+    with quiet:  # under MPI rank 0 talks
+        filled: Any = tyro.cli(
+            make_dataclass("arguments", members, bases=(command,), frozen=True),
+            prog=f"daba {command.__name__.lower()}",
+            description=_description(command),
+            args=list(argv),
+            config=(
+                tyro.conf.OmitArgPrefixes,
+                tyro.conf.FlagCreatePairsOff,
+                tyro.conf.HelptextFromCommentsOff,
+            ),
+        )
     values: dict[str, Any] = {}
     for title in groups:
         values |= vars(getattr(filled, title.replace(" ", "_")))

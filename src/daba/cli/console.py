@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from daba.launch import launched_rank
+
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
@@ -21,7 +23,9 @@ class _Console(Console):
 
 def make_console() -> Console:
     """A console on today's stdout; never narrower than a table needs when it is a file."""
-    console = _Console(file=sys.stdout, highlight=False)
+    # mpiexec gives each process a terminal of its own, wherever its output goes to
+    terminal = None if launched_rank() is None else False
+    console = _Console(file=sys.stdout, highlight=False, force_terminal=terminal)
     if not console.is_terminal:
         console.width = max(console.width, 120)
     return console

@@ -140,6 +140,20 @@ def open_source(path: PathLike, scratch: Path) -> Source:
     )
 
 
+def scan(path: PathLike) -> tuple[int, int, int]:
+    """Counts of cameras, points and observations of a BAL file: all of it is read, so that what
+    is wrong with it is found, but observations are not kept."""
+    K = 0
+
+    def begin(count: int) -> Sink:
+        nonlocal K
+        K = count
+        return lambda rows: None
+
+    parameters, points = _read(path, begin)
+    return len(parameters), len(points), K
+
+
 def save(problem: Problem, path: PathLike) -> None:
     """Write a BAL file in the standard forward model, which every other tool reads.
 
