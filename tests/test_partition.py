@@ -6,10 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import daba
 from daba.errors import DabaError
-from daba.partition import Partition, make_partition, partition_from_arrays, statistics
+from daba.partition import (
+    ROOM,
+    Partition,
+    make_partition,
+    partition_from_arrays,
+    settle_cameras,
+    statistics,
+)
 from daba.problem import Problem
 from helpers import random_partition, random_problem, synthetic
 
@@ -134,3 +143,36 @@ def test_a_partition_of_ones_own_is_checked() -> None:
         partition_from_arrays(problem, np.array([0, 1, 1, 0]), np.full(10, 2))
     with pytest.raises(DabaError, match="below 2 for each of 10 points"):
         partition_from_arrays(problem, np.array([0, 1, 1, 0]), np.zeros(9, int))
+
+
+@given(st.integers(0, 10**6), st.integers(2, 6))
+@settings(max_examples=40)
+def test_settling_cuts_no_more_and_keeps_devices_alive_and_balanced(
+    seed: int, devices: int
+) -> None:
+    problem = random_problem(seed % 50, cameras=18, points=120)
+    ends = problem.camera_index, problem.point_index
+    load = np.bincount(problem.camera_index, minlength=problem.num_cameras)
+    before = np.random.default_rng(seed).integers(0, devices, problem.num_cameras).astype(np.int32)
+    before[:devices] = np.arange(devices)
+    read = lambda: [(*ends, range(problem.num_points))]  # noqa: E731
+    after = settle_cameras(before, load, devices, read)
+    cut = [
+        statistics(problem, partition_from_arrays(problem, cameras)).inter_share
+        for cameras in (before, after)
+    ]
+    assert cut[1] <= cut[0]
+    assert len(np.unique(after)) == devices
+    held = [np.bincount(cameras, weights=load, minlength=devices) for cameras in (before, after)]
+    grown = held[1] > held[0]
+    assert (held[1][grown] <= ROOM * load.sum() / devices * (1 + 1e-12)).all()
+
+
+def test_a_camera_moves_to_its_points() -> None:
+    """Two groups of cameras, each with its own points; one camera was put with the others."""
+    camera = np.repeat(np.arange(6), 20)
+    point = np.concatenate([np.arange(20)] * 3 + [np.arange(20, 40)] * 3)
+    load = np.bincount(camera)
+    wrong = np.array([0, 0, 1, 1, 1, 1], np.int32)
+    read = lambda: [(camera.astype(np.int32), point.astype(np.int32), range(40))]  # noqa: E731
+    assert settle_cameras(wrong, load, 2, read).tolist() == [0, 0, 0, 1, 1, 1]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import time
 import warnings
@@ -59,6 +60,10 @@ class Checkpoints:
             raise DabaError(f"minutes between checkpoints must be positive, not {self.minutes}")
         if self.folder is None and (self.every is not None or self.minutes is not None):
             raise DabaError("checkpoints need a folder; give --checkpoint DIR")
+        if self.resume is not None:
+            latest(Path(self.resume))
+        if self.folder is not None:
+            _check_folder(Path(self.folder))
         if self.folder is not None and not self._goes_on():
             there = _checkpoints(Path(self.folder))
             if there:  # of another solve, and the latest in a folder is the one that counts
@@ -193,8 +198,6 @@ def put_back(
             last.cameras[cameras] = found["last_cameras"]
             last.points[points] = found["last_points"]
             camera_s[cameras] = found["camera_s"]
-            metrics.F[a], metrics.F_bar[a] = found["F"], found["F_bar"]
-            metrics.E[a] = found["E"]
     solver.exchange.update(x, "both")
     if solver.accelerated:
         solver.exchange.update(last, "both")
@@ -202,6 +205,8 @@ def put_back(
         solver.exchange.constants(rows, np.zeros((len(x.points), 1)))
         solver.nesterov.last, solver.nesterov.camera_s = last, rows[:, 0].copy()
         solver.nesterov.s = common["s"]
+        for name in ("F", "F_bar", "E"):  # new arrays: at the start, F and E are one
+            setattr(metrics, name, np.array([float(found[name]) for found in arrays.values()]))
     metrics.eta = common["eta"]
     solver.place(x)
     solver.checked = (solver.objective, metrics.F_bar.copy())
@@ -225,14 +230,22 @@ def _name(device: int) -> str:
     return f"device-{device:04d}.npz"
 
 
+def _check_folder(root: Path) -> None:
+    """Raise `DabaError` if nothing can be saved there."""
+    if root.exists() and not root.is_dir():
+        raise DabaError(f"cannot write {root}: it is a file, and checkpoints need a folder")
+    if not root.absolute().parent.is_dir():
+        raise DabaError(
+            f"cannot write {root}: the folder {root.parent} does not exist; create it first"
+        )
+    if not os.access(root if root.is_dir() else root.absolute().parent, os.W_OK):
+        raise DabaError(f"cannot write {root}: permission denied")
+
+
 def _temporary(root: Path, target: Path) -> Path:
     import secrets
 
     with writing_folder(root):
-        if not root.parent.is_dir():
-            raise DabaError(
-                f"cannot write {root}: the folder {root.parent} does not exist; create it first"
-            )
         root.mkdir(exist_ok=True)
         folder = root / f".{target.name}.{secrets.token_hex(4)}.tmp"
         folder.mkdir()

@@ -189,9 +189,11 @@ def check(path: Path, dataset: Dataset) -> None:
 def _download(url: str, part: Path, progress: Progress) -> None:
     """Fill `part`, from where an earlier attempt left it if the server can."""
     start = part.stat().st_size if part.is_file() else 0
-    headers = {"User-Agent": f"daba/{__version__}"} | ({"Range": f"bytes={start}-"} if start else {})
+    request = Request(url, headers={"User-Agent": f"daba/{__version__}"})
+    if start:
+        request.add_header("Range", f"bytes={start}-")
     try:
-        answer = urlopen(Request(url, headers=headers), timeout=TIMEOUT)
+        answer = urlopen(request, timeout=TIMEOUT)
     except HTTPError as error:
         if not (error.code == 416 and start):
             raise
@@ -244,9 +246,10 @@ def _network(url: str, target: Path) -> Iterator[None]:
         ) from error
     except (URLError, HTTPException, OSError, ValueError) as error:
         why = getattr(error, "reason", None) or error
+        words = getattr(why, "strerror", None) or str(why) or type(why).__name__
         raise DabaError(
-            f"cannot download {url}: {getattr(why, 'strerror', None) or why or type(why).__name__}; "
-            f"check the connection and try again, or fetch it by other means and put it at {target}"
+            f"cannot download {url}: {words}; check the connection and try again, or fetch it by "
+            f"other means and put it at {target}"
         ) from error
 
 

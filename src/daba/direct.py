@@ -8,7 +8,7 @@ import numpy as np
 
 from daba.kernels.cpu.cholesky import count_pairs, mark_pairs
 from daba.kernels.cpu.types import Bools, Devices, Int32, Int64, Observations
-from daba.layout import stable_order
+from daba.sorting import stable_order
 
 TILE = 8
 """Cameras on the side of a tile: 72 rows, large enough for BLAS, small enough to skip zeros."""

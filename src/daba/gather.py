@@ -41,9 +41,14 @@ def save_store(result: Result, path: PathLike, comm: Communicator | None = None)
     comm = comm or Communicator()
     source = result.source
     if comm.broadcast(source is None or isinstance(source, Problem)):
+        failure = ""
         if comm.rank == 0:
-            store.save(result.problem, path, result.options.devices, result.options.seed)
-        comm.barrier()
+            try:
+                store.save(result.problem, path, result.options.devices, result.options.seed)
+            except DabaError as error:
+                failure = str(error)
+        if failure := comm.broadcast(failure):
+            raise DabaError(failure)
         return
     assert isinstance(source, store.Store)
     failure, folder = "", None

@@ -13,6 +13,7 @@ import numpy as np
 
 from daba.partition import Partition
 from daba.problem import Floats, Ints, Problem
+from daba.sorting import stable_order
 
 
 class Records(NamedTuple):
@@ -181,12 +182,6 @@ def extent_of(partition: Partition, observations: int) -> Extent:
 def number_type(observations: int) -> np.dtype:
     """Of the numbers of observations; 32 bits do for all but the largest problems."""
     return np.dtype(np.int32 if observations < 2**31 else np.int64)
-
-
-def stable_order(keys: np.ndarray, count: int) -> np.ndarray:
-    """What sorts keys below `count`, equal ones as they are. NumPy sorts 16 bits by radix, eight
-    times sooner."""
-    return np.argsort(keys.astype(np.uint16) if count <= 1 << 16 else keys, kind="stable")
 
 
 def inverse(order: Ints) -> Ints:

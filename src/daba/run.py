@@ -70,7 +70,7 @@ def solve(
 
     options = _options(options, changes, partition)
     comm = comm or Communicator()
-    set_threads(_threads(options, comm))
+    set_threads(options.threads or comm.threads)
     if comm.rank == 0:
         compile_kernels()
     comm.barrier()
@@ -114,15 +114,6 @@ def _options(
             f"the partition has {partition.devices} devices, the options say {options.devices}"
         )
     return options
-
-
-def _threads(options: Options, comm: Communicator) -> int | None:
-    """Processes on one machine share its cores."""
-    if options.threads is not None or comm.size == 1:
-        return options.threads
-    import os
-
-    return max(1, (os.cpu_count() or 1) // comm.node_size)
 
 
 class Run:

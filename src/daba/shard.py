@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daba.kernels.cpu.types import Devices, Observations, Tasks
-from daba.layout import Extent, Piece, Records, lay_out, pointers, stable_order
+from daba.layout import Extent, Piece, Records, lay_out, pointers
 from daba.partition import Partition
 from daba.problem import Floats, Ints, Problem
+from daba.sorting import stable_order
 
 TASK_OBSERVATIONS = 1024
 """Fewer observations than this are not worth a task of their own."""

@@ -42,8 +42,7 @@ class Download:
     output: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")] = None
     """Where to put the files; a folder for caches, which --list names, if absent."""
     mirror: Annotated[str | None, tyro.conf.arg(metavar="URL", help_behavior_hint="")] = None
-    """Address that has the files of https://grail.cs.washington.edu/projects/bal/data; also taken
-    from the environment variable DABA_MIRROR."""
+    """Another site with the collection's folders; $DABA_MIRROR, or its own, if absent."""
     quiet: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
     """Print nothing but paths, warnings and errors."""
     json: Json = False

@@ -16,6 +16,7 @@ from daba.comm.serial import Blocks, Communicator, Exchange
 from daba.errors import DabaError
 from daba.kernels.cpu.types import Floats
 from daba.shard import Shard, State
+from daba.threads import usable_cores
 
 try:
     from mpi4py import MPI
@@ -33,7 +34,9 @@ class MpiCommunicator(Communicator):
         self.world = MPI.COMM_WORLD
         self.rank, self.size = self.world.rank, self.world.size
         node = self.world.Split_type(MPI.COMM_TYPE_SHARED)
-        self.node_size = node.size
+        cores = usable_cores()
+        together = set().union(*node.allgather(cores))  # fewer than there are, in a part of a node
+        self.threads = max(1, min(len(cores), len(together) // node.size))
         node.Free()
         self.devices = np.ones(self.size, np.int64)  # of each rank
 

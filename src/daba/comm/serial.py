@@ -64,8 +64,8 @@ class Communicator:
 
     rank = 0
     size = 1
-    node_size = 1
-    """Processes on this machine."""
+    threads: int | None = None
+    """Its share of the cores of this machine; None is all of them."""
 
     def dealt(self, ranks: np.ndarray) -> None:
         """Take note that rank r has the devices ranks[r] : ranks[r+1] from now on."""

@@ -27,7 +27,7 @@ def parse_header(line: bytes) -> tuple[int, int, int]:
     except ValueError:
         raise DabaError(
             "a BAL file begins with three whole numbers, 'cameras points observations', "
-            f"but here is {_show(line)}; is this a BAL file?"
+            f"but here is {show(line)}; is this a BAL file?"
         ) from None
     for what, count in (("cameras", C), ("points", P), ("observations", K)):
         if count <= 0:
@@ -41,7 +41,7 @@ def explain(path: PathLike) -> DabaError:
     """The error to raise for a BAL file that could not be read as a stream of numbers."""
     name = Path(path).name
     with open_input(path) as stream:
-        lines = _lines(stream)
+        lines = lines_of(stream)
         number, line = next(lines, (0, b""))
         if not number:
             return DabaError(f"{name}: the file is empty")
@@ -62,7 +62,7 @@ def explain(path: PathLike) -> DabaError:
                 for token in line.split():
                     if found == expected:
                         raise DabaError(
-                            f"{_show(token)} follows after the last point; {C} cameras with 9 "
+                            f"{show(token)} follows after the last point; {C} cameras with 9 "
                             f"numbers and {P} points with 3 are complete"
                         )
                     _check_parameter(token, found, C)
@@ -78,7 +78,7 @@ def explain(path: PathLike) -> DabaError:
     return DabaError(f"{name}: cannot be read as a BAL file: one observation per line is expected")
 
 
-def _lines(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+def lines_of(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     """Lines that are not blank, with their numbers."""
     for number, line in enumerate(stream, 1):
         if line.strip():
@@ -93,38 +93,38 @@ def _check_observation(line: bytes, k: int, C: int, P: int, K: int) -> None:
             f"(this should be observation {k + 1} of {K})"
         )
     for token, what, count in ((tokens[0], "camera", C), (tokens[1], "point", P)):
-        index = _number(token)
+        index = number_in(token)
         if index != math.floor(index):
-            raise DabaError(f"the {what} index must be a whole number, not {_show(token)}")
+            raise DabaError(f"the {what} index must be a whole number, not {show(token)}")
         if not 0 <= index < count:
             raise DabaError(
                 f"{what} index {index:.0f} is out of range: there are {count} {what}s, "
                 f"numbered from 0 to {count - 1}"
             )
     for token in tokens[2:]:
-        _number(token)
+        number_in(token)
 
 
 def _check_parameter(token: bytes, n: int, C: int) -> None:
     """The n-th number after the observations: 9 for each camera, then 3 for each point."""
-    value = _number(token)
+    value = number_in(token)
     if n < 9 * C and n % 9 == 6 and not value > 0:
         raise DabaError(f"camera {n // 9}: the focal length must be positive, not {value:g}")
 
 
-def _number(token: bytes) -> float:
+def number_in(token: bytes) -> float:
     try:
         if b"_" in token:  # Python's float would take it
             raise ValueError
         value = float(token)
     except ValueError:
-        raise DabaError(f"{_show(token)} is not a number") from None
+        raise DabaError(f"{show(token)} is not a number") from None
     if not math.isfinite(value):
-        raise DabaError(f"NaN or infinite value {_show(token)}")
+        raise DabaError(f"NaN or infinite value {show(token)}")
     return value
 
 
-def _show(text: bytes) -> str:
+def show(text: bytes) -> str:
     """A piece of the file, quoted, that is safe to print whatever it holds."""
     short = text.strip()[:40]
     shown = repr(short.decode("ascii", "backslashreplace"))

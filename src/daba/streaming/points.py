@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +10,14 @@ import numpy as np
 
 from daba.io.source import Source
 from daba.layout import Extent, extent_of, first_places, inverse, order_cameras, order_points
-from daba.partition import Partition, camera_graph, split_cameras, split_points
+from daba.partition import (
+    Chunk,
+    Partition,
+    camera_graph,
+    settle_cameras,
+    split_cameras,
+    split_points,
+)
 from daba.problem import Ints
 from daba.streaming.buckets import ROW, Buckets, even_bounds
 
@@ -58,22 +66,28 @@ def find_places(by_point: ByPoint, devices: int, seed: int, observations: int) -
     buckets, load, track = by_point
     graph = _graph(buckets, len(load)) if devices > 1 else None
     camera_device = split_cameras(graph, load, devices, seed)
+    camera_device = settle_cameras(camera_device, load, devices, lambda: _chunks(buckets))
     partition = Partition(camera_device, np.empty(len(track), np.int32), devices)
     camera_order = order_cameras(partition)
     place, first = inverse(camera_order), np.empty(len(track), np.int32)
-    for points, rows in buckets:
+    for camera, point, points in _chunks(buckets):
         own = slice(points.start, points.stop)
-        camera, point = rows["camera"], rows["point"] - points.start
         partition.point_device[own] = split_points(camera, point, camera_device, devices, points)
         first[own] = first_places(place[camera], point, len(points))
     extent = extent_of(partition, observations)
     return Places(partition, extent, camera_order, order_points(partition, first))
 
 
+def _chunks(buckets: Buckets) -> Iterator[Chunk]:
+    """The observations of one range of points after the other."""
+    for points, rows in buckets:
+        yield rows["camera"], rows["point"] - points.start, points
+
+
 def _graph(buckets: Buckets, cameras: int) -> object:
     """Sum of the camera graphs of all ranges of points."""
     graph = None
-    for points, rows in buckets:
-        part = camera_graph(rows["camera"], rows["point"] - points.start, cameras, len(points))
+    for camera, point, points in _chunks(buckets):
+        part = camera_graph(camera, point, cameras, len(points))
         graph = part if graph is None else graph + part
     return graph

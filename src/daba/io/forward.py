@@ -1,0 +1,135 @@
+"""From the forward model of BAL and Bundler, whose cameras look along −z, to our rays and back.
+
+Both project `P = R X + t` to `u_px = f (1 + k1 ρ² + k2 ρ⁴) p` with `p = −P.xy / P.z` and
+`ρ = |p|`. The paper's ray model sees the same scene reflected through the origin:
+
+    u = −u_px / f,  R ← Rᵀ,  t ← Rᵀ t,  l = −X
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from daba.errors import DabaError
+from daba.intrinsics import forward_model, rays_from_forward
+from daba.io import bal_weights
+from daba.io.files import PathLike
+from daba.io.numbers import chunks
+from daba.problem import Floats, Ints, Problem, camera_records, pixel_weights
+
+Intrinsics = Literal["paper", "standard"]
+
+
+class Cameras(NamedTuple):
+    """Cameras as BAL and Bundler have them."""
+
+    R: Floats
+    """(C,3,3), world to camera."""
+    t: Floats
+    """(C,3)."""
+    model: Floats
+    """(C,3): f, k1, k2."""
+
+
+class Seen(NamedTuple):
+    """Observations: camera, point, and where, in pixels."""
+
+    camera: Ints
+    point: Ints
+    pixels: Floats
+
+
+def check_intrinsics(intrinsics: str) -> None:
+    if intrinsics not in ("paper", "standard"):
+        raise DabaError(f"intrinsics must be 'paper' or 'standard', not {intrinsics!r}")
+
+
+def to_problem(
+    path: PathLike, intrinsics: Intrinsics, cameras: Cameras, points: Floats, seen: Seen
+) -> Problem:
+    """The problem that a file describes; `points` and `seen.pixels` are overwritten.
+
+    intrinsics   "paper" takes k1, k2 as the paper's authors do, d = (1, k1 f², k2 f⁴);
+                 "standard" fits d per camera to the forward model, with the residual of the
+                 fit in `problem.info["intrinsics_fit"]`
+    """
+    cam, pt, u = seen
+    f, k = np.ascontiguousarray(cameras.model[:, 0]), cameras.model[:, 1:]
+    for c in chunks(len(u)):
+        u[c] /= -f[cam[c], None]
+    info = first_info(path, intrinsics)
+    with np.errstate(over="ignore", invalid="ignore"):  # `validated` names the camera
+        if intrinsics == "paper":
+            d = paper_intrinsics(cameras.model)
+        else:
+            d, info["intrinsics_fit"] = rays_from_forward(cam, u, f, k)
+            f, d = _change_divisor(cam, u, f, d, bal_weights.load(path, f))
+    weights = np.empty(len(u))
+    for c in chunks(len(u)):
+        weights[c] = pixel_weights(u[c], f[cam[c]])
+    np.negative(points, out=points)
+    try:
+        return Problem(
+            cameras=records(cameras, d),
+            points=points,
+            camera_index=cam,
+            point_index=pt,
+            u=u,
+            weights=weights,
+            focal=f,
+            name=stem(path),
+            info=info,
+        ).validated()
+    except DabaError as error:
+        raise DabaError(f"{Path(path).name}: {error}") from error
+
+
+def from_problem(problem: Problem) -> Cameras:
+    """The cameras of a problem, fitted by `daba.intrinsics.forward_model`."""
+    R = problem.rotations.transpose(0, 2, 1)  # world to camera
+    return Cameras(R, np.einsum("cij,cj->ci", R, problem.centers), forward_model(problem))
+
+
+def pixels(problem: Problem, k: slice | np.ndarray) -> Floats:
+    """Some observations in the file's pixels, (n,2)."""
+    return np.asarray(-problem.focal[problem.camera_index[k], None] * problem.u[k])
+
+
+def records(cameras: Cameras, d: Floats) -> Floats:
+    R, t, _ = cameras
+    return camera_records(R.transpose(0, 2, 1), np.einsum("cji,cj->ci", R, t), d)
+
+
+def paper_intrinsics(model: Floats) -> Floats:
+    f, k1, k2 = model.T
+    return np.column_stack([np.ones_like(f), k1 * f**2, k2 * f**4])
+
+
+def first_info(path: PathLike, intrinsics: Intrinsics) -> dict[str, Any]:
+    return {"source": Path(path).name, "intrinsics": intrinsics, "world_sign": -1}
+
+
+def stem(path: PathLike) -> str:
+    """A problem's name: its file's, without what says how it is stored."""
+    name = Path(path).name
+    for suffix in (".bz2", ".gz", ".txt", ".bal", ".out"):
+        name = name.removesuffix(suffix)
+    return name or "problem"
+
+
+def _change_divisor(
+    cam: Ints, u: Floats, f: Floats, d: Floats, divisor: Floats | None
+) -> tuple[Floats, Floats]:
+    """Focal length and d after u, divided by f so far, is divided by `divisor` instead.
+
+    With c = f / divisor, u ← c u, and the same ray is (u, c z): d1 + d2 s + d3 s² in the new s.
+    """
+    if divisor is None:
+        return f, d
+    scale = f / divisor
+    for c in chunks(len(u)):
+        u[c] *= scale[cam[c], None]
+    return divisor, d * scale[:, None] ** [1, -1, -3]
