@@ -171,14 +171,7 @@ class Solver:
 
     def proximal(self, x: State, base: State) -> Floats:
         """½ξ|x^α − base^α|²."""
-        devices, x, base = self.shard.devices, self.shard.own(x), self.shard.own(base)
-        square_c = np.square(x.cameras - base.cameras).sum(axis=1)
-        square_l = np.square(x.points - base.points).sum(axis=1)
-        return (
-            0.5
-            * self.options.xi
-            * (_sum_by(square_c, devices.camera_ptr) + _sum_by(square_l, devices.point_ptr))
-        )
+        return 0.5 * self.options.xi * state.square_distance(*x, *base, *self.shard.devices[2:])
 
     def refine(self, x: State, block: Blocks) -> Floats:
         """Move the boundary's cameras or points to lower the true F; returns the change on each
@@ -196,8 +189,3 @@ class Solver:
         step.moved[where] = again.moved[where]
         step.pcg_iterations += again.pcg_iterations
         step.retries += again.retries
-
-
-def _sum_by(values: Floats, ptr: np.ndarray) -> Floats:
-    """Sum of each device's values, whatever else the process holds."""
-    return np.array([values[lo:hi].sum() for lo, hi in zip(ptr[:-1], ptr[1:], strict=True)])

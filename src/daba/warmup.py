@@ -89,6 +89,7 @@ def _compile_first_half() -> None:
     nesterov = Nesterov(shard, x, np.inf, reset=True)
     nesterov.extrapolate(x)
     nesterov.advance(x, x)
+    state.square_distance(*x, *x, *tasks)
     fixed = (options.loss.kind, options.loss.radius, options.split)
     objective.slack_by_point(shard.inter, *x, *x, devices.point_tasks, *fixed)
 

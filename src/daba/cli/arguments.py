@@ -27,10 +27,11 @@ import tyro
 from daba.launch import launched_rank
 
 Intrinsics = Annotated[
-    Literal["paper", "standard"],
+    Literal["auto", "paper", "standard"],
     tyro.conf.arg(
-        help="How k1 and k2 of a BAL file are read: paper, as the paper's authors do; standard, "
-        "as BAL defines them and as daba writes them. Other formats have only one reading."
+        help="How k1 and k2 of a file are read: paper, as the paper's authors do; standard, as BAL "
+        "and Bundler define them and as daba writes them; auto is paper for BAL and standard for "
+        "Bundler. Other formats have only one reading."
     ),
 ]
 Quiet = Annotated[

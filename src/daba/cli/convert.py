@@ -17,8 +17,8 @@ from daba.errors import DabaError
 class Convert:
     """Read a problem in one format and write it in another; suffixes say which.
 
-    BAL is written in the standard forward model, which every other tool reads; .npz and .daba,
-    a store shared out to devices, lose nothing; .ply holds points and cameras for a viewer.
+    BAL and Bundler are written in the standard forward model, which every other tool reads; .npz
+    and .daba, a store shared out to devices, lose nothing; .ply is for viewers.
     OUT is a store if it ends in .daba or if --devices is given.
 
     examples:
@@ -29,12 +29,12 @@ class Convert:
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
-    """What to read: BAL (.txt, .bal, also with .bz2 or .gz), .npz, or a store."""
+    """What to read: BAL (.txt, .bal), Bundler (.out), .npz, or a store."""
     output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="OUT", metavar="OUT")]
-    """What to write: BAL, .npz, .ply, or a store (.daba)."""
+    """What to write: BAL, Bundler, .npz, .ply, or a store (.daba)."""
     devices: Annotated[int | None, tyro.conf.arg(metavar="S", help_behavior_hint="")] = None
     """Write a store for so many devices; 1 if OUT ends in .daba."""
-    intrinsics: Intrinsics = "paper"
+    intrinsics: Intrinsics = "auto"
     quiet: Quiet = False
 
 

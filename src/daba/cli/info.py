@@ -26,8 +26,8 @@ class Info:
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
-    """Problem: BAL (.txt, .bal, also with .bz2 or .gz), .npz, or a store."""
-    intrinsics: Intrinsics = "paper"
+    """Problem: BAL (.txt, .bal), Bundler (.out), .npz, or a store."""
+    intrinsics: Intrinsics = "auto"
     json: Json = False
 
 

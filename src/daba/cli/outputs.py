@@ -33,8 +33,8 @@ def check_problem_target(path: Path) -> None:
     if not any(suffix in form.suffixes and (form.compressed or not compression) for form in known):
         suffixes = ", ".join(s for form in known for s in form.suffixes)
         raise DabaError(
-            f"{path}: unknown kind of file '{suffix + compression}'; known are {suffixes} (BAL, "
-            "that is .txt and .bal, also with .bz2 or .gz)"
+            f"{path}: unknown kind of file '{suffix + compression}'; known are {suffixes} "
+            "(.txt, .bal and .out also with .bz2 or .gz)"
         )
     if suffix == ".daba":
         check_folder(path)

@@ -69,7 +69,7 @@ class Solve:
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
-    """Problem to solve: BAL (.txt, .bal, also with .bz2 or .gz), .npz, or a store."""
+    """Problem to solve: BAL (.txt, .bal), Bundler (.out), .npz, or a store."""
     output: Annotated[
         tyro.conf.UseAppendAction[tuple[Path, ...]], tyro.conf.arg(metavar="OUT")
     ] = ()
@@ -91,7 +91,7 @@ class Solve:
     of processes."""
     log: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
     """Folder for a log of every process: its own F, times, bytes and memory, at each report."""
-    intrinsics: Intrinsics = "paper"
+    intrinsics: Intrinsics = "auto"
     quiet: Quiet = False
 
 

@@ -30,7 +30,7 @@ class Synth:
     """
 
     output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="OUT", metavar="OUT")]
-    """What to write: BAL (.txt, .bal, also with .bz2 or .gz), .npz, .ply, or a store (.daba)."""
+    """What to write: BAL (.txt, .bal), Bundler (.out), .npz, .ply, or a store (.daba)."""
     truth: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
     """Where to write the true cameras and points, too."""
     quiet: Quiet = False

@@ -26,7 +26,7 @@ from daba.io.bal_errors import explain, parse_header
 from daba.io.files import PathLike, open_input, open_output, writing_folder
 from daba.io.forward import (
     Cameras,
-    Intrinsics,
+    Reading,
     Seen,
     check_intrinsics,
     first_info,
@@ -47,7 +47,7 @@ _KEPT = np.dtype([("camera", np.int32), ("point", np.int32), ("u", np.float64, 2
 Sink = Callable[[Floats], None]
 
 
-def load(path: PathLike, intrinsics: Intrinsics = "paper") -> Problem:
+def load(path: PathLike, intrinsics: Reading = "paper") -> Problem:
     """Read a BAL file.
 
     intrinsics   "paper" takes k1, k2 as the paper's authors do, d = (1, k1 f², k2 f⁴);

@@ -31,11 +31,12 @@ import numpy as np
 
 from daba.errors import DabaError, DabaWarning
 from daba.io import bal_weights
+from daba.io.bal_errors import MAX_COUNT
 from daba.io.bundler_errors import MAGIC, explain, is_rotation, parse_counts
 from daba.io.files import PathLike, open_input, open_output
 from daba.io.forward import (
     Cameras,
-    Intrinsics,
+    Reading,
     Seen,
     check_intrinsics,
     from_problem,
@@ -47,6 +48,7 @@ from daba.io.numbers import MisfitError, check_size, chunks, first_line, numbers
 from daba.problem import Floats, Problem
 
 _CAMERA, _POINT, _VIEW = 15, 7, 4  # numbers of each; a point's seventh counts its views
+_AT_ONCE = 1 << 13  # points written at once
 
 
 class _Points(NamedTuple):
@@ -56,10 +58,12 @@ class _Points(NamedTuple):
     views: Floats
 
 
-def load(path: PathLike, intrinsics: Intrinsics = "paper") -> Problem:
+def load(path: PathLike, intrinsics: Reading = "standard") -> Problem:
     """Read a Bundler file, and the names of its images if list.txt is beside it.
 
-    intrinsics   how k1 and k2 are read, as in `daba.io.bal.load`
+    intrinsics   how k1 and k2 are read, as in `daba.io.bal.load`. The published problems of BAL
+                 hold them in units of pixels, Bundler's own files do not: there "paper" makes
+                 sense only where they are 0.
     """
     check_intrinsics(intrinsics)
     try:
@@ -79,7 +83,7 @@ def load(path: PathLike, intrinsics: Intrinsics = "paper") -> Problem:
         if (camera < 0).any():
             _warn_of_lost_views(path, int((camera < 0).sum()))
             views, point, camera = views[camera >= 0], point[camera >= 0], camera[camera >= 0]
-    found["keys"] = views[:, 1].astype(np.int64)
+    found["keys"] = views[:, 1].astype(np.int32)
     problem = to_problem(
         path,
         intrinsics,
@@ -108,8 +112,8 @@ def save(problem: Problem, path: PathLike) -> None:
         rows[number] = np.hstack([cameras.model, cameras.R.reshape(-1, 9), cameras.t])
         for c in chunks(total):
             write_rows(out, "%.17g %.17g %.17g\n" * 5, list(rows[c].T))
-        for c in chunks(problem.num_points):
-            views = order[ends[c.start] : ends[min(c.stop, problem.num_points)]]
+        for c in chunks(problem.num_points, _AT_ONCE):
+            views = order[ends[c.start] : ends[c.stop]]
             _write_points(out, problem, c, counts[c], views, number)
     bal_weights.save(path, cameras.model[:, 0], problem.focal)
     save_images(path, problem.info.get("images"), total)
@@ -163,7 +167,7 @@ def _take(blocks: Iterator[Floats], count: int, whole: bool = False) -> tuple[Fl
 def _walk(values: Floats, most: int) -> tuple[list[int], int]:
     """Where the points begin that are complete in `values`, at most so many, and their end."""
     begins: list[int] = []
-    at, size, number = 0, len(values), memoryview(values)  # quicker than NumPy's own indexing
+    at, size, number = 0, len(values), memoryview(values.data)  # quicker than NumPy's own indexing
     while len(begins) < most and at + _POINT <= size:
         count = number[at + _POINT - 1]
         if count < 0 or count % 1:  # not a number fails the second
@@ -183,7 +187,7 @@ def _part(values: Floats, begins: list[int], C: int) -> _Points:
     in_view[heads_at] = False
     heads, views = values[heads_at], values[in_view].reshape(-1, _VIEW)
     index = views[:, :2]
-    whole = (index == np.floor(index)) & (np.abs(index) < 2**53)
+    whole = (index == np.floor(index)) & (np.abs(index) <= MAX_COUNT)
     seen = (index[:, 0] >= 0) & (index[:, 0] < C)
     if not (np.isfinite(values).all() and whole.all() and seen.all()):
         raise MisfitError

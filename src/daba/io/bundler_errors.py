@@ -133,6 +133,6 @@ class _Reader:
 
     def _whole(self, tokens: Iterator[bytes], what: str) -> int:
         value = self._number(tokens)
-        if value != math.floor(value) or abs(value) >= 2**53:
-            raise DabaError(f"{what} must be a whole number, not {value:g}")
+        if value != math.floor(value) or abs(value) > MAX_COUNT:
+            raise DabaError(f"{what} must be a whole number up to {MAX_COUNT}, not {value:g}")
         return int(value)

@@ -20,7 +20,10 @@ from daba.io.files import PathLike
 from daba.io.numbers import chunks
 from daba.problem import Floats, Ints, Problem, camera_records, pixel_weights
 
-Intrinsics = Literal["paper", "standard"]
+Reading = Literal["paper", "standard"]
+"""How k1 and k2 of a file are taken."""
+Intrinsics = Literal["auto", "paper", "standard"]
+"""The same, as users ask for it: "auto" is what files of that kind usually mean."""
 
 
 class Cameras(NamedTuple):
@@ -48,7 +51,7 @@ def check_intrinsics(intrinsics: str) -> None:
 
 
 def to_problem(
-    path: PathLike, intrinsics: Intrinsics, cameras: Cameras, points: Floats, seen: Seen
+    path: PathLike, intrinsics: Reading, cameras: Cameras, points: Floats, seen: Seen
 ) -> Problem:
     """The problem that a file describes; `points` and `seen.pixels` are overwritten.
 
@@ -108,7 +111,7 @@ def paper_intrinsics(model: Floats) -> Floats:
     return np.column_stack([np.ones_like(f), k1 * f**2, k2 * f**4])
 
 
-def first_info(path: PathLike, intrinsics: Intrinsics) -> dict[str, Any]:
+def first_info(path: PathLike, intrinsics: Reading) -> dict[str, Any]:
     return {"source": Path(path).name, "intrinsics": intrinsics, "world_sign": -1}
 
 

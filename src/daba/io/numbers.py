@@ -80,6 +80,6 @@ def write_rows(out: IO[bytes], row: str, columns: list[np.ndarray]) -> None:
     out.write(((row * count) % tuple(values)).encode("ascii"))
 
 
-def chunks(count: int) -> Iterator[slice]:
-    for start in range(0, count, _CHUNK):
-        yield slice(start, start + _CHUNK)
+def chunks(count: int, size: int = _CHUNK) -> Iterator[slice]:
+    for start in range(0, count, size):
+        yield slice(start, min(start + size, count))

@@ -27,7 +27,7 @@ _ROWS = 1 << 17  # observations sorted at once, at least
 
 
 def partition_to_store(
-    path: PathLike, devices: int, seed: int, out: PathLike, intrinsics: Intrinsics = "paper"
+    path: PathLike, devices: int, seed: int, out: PathLike, intrinsics: Intrinsics = "auto"
 ) -> PartitionStatistics:
     """Read a problem from a file, partition it, and write it as a store, whole or not at all."""
     with output_folder(out) as folder:

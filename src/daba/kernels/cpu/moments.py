@@ -73,9 +73,12 @@ def build_cameras(
                     G[1, a] += x * ey
                     G[2, a] += x * ez
                     x /= theta
-                    for b in range(6):
+                    for b in range(a + 1):
                         M[a, b] += x * m[b]
-            all_M[i] = M
+            for a in range(6):
+                for b in range(a + 1):
+                    all_M[i, a, b] = M[a, b]
+                    all_M[i, b, a] = M[a, b]
             all_G[i] = G
             all_c[i] = theta * f_sum
             f_task += f_sum

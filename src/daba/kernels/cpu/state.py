@@ -6,6 +6,7 @@ import numpy as np
 from numba import prange
 
 from daba.kernels.cpu.binding import inline, kernel
+from daba.kernels.cpu.tasks import sum_tasks
 
 
 @inline
@@ -149,3 +150,26 @@ def reset_momentum(x_bar, new, cameras, distance, s):
         zoom = (x_bar[i, 12] - new[i, 12]) * (new[i, 12] - cameras[i, 12])
         if 0.5 * turn + move / (distance[i] * distance[i]) + zoom > 0.0:
             s[i] = 1.0
+
+
+@kernel
+def square_distance(cameras, points, base_c, base_l, tasks, tasks_l):
+    """|x − base|² of each device, (S,)."""
+    partial_c = np.zeros(len(tasks.device))
+    for t in prange(len(tasks.device)):
+        sum_c = 0.0
+        for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            for a in range(15):
+                sum_c += (cameras[i, a] - base_c[i, a]) ** 2
+        partial_c[t] = sum_c
+    partial_l = np.zeros(len(tasks_l.device))
+    for t in prange(len(tasks_l.device)):
+        sum_l = 0.0
+        for j in range(tasks_l.ptr[t], tasks_l.ptr[t + 1]):
+            for a in range(3):
+                sum_l += (points[j, a] - base_l[j, a]) ** 2
+        partial_l[t] = sum_l
+    out = np.zeros(len(tasks.device_ptr) - 1)
+    sum_tasks(partial_c, tasks, out)
+    sum_tasks(partial_l, tasks_l, out)
+    return out
