@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import daba.io
 import daba.streaming
 from daba.errors import DabaError
-from daba.io import bal, native, source, store
+from daba.io import bal, native, numbers, source, store
 from daba.partition import make_partition, statistics
 from daba.problem import Problem
 from daba.streaming import partition_to_store
@@ -32,14 +32,14 @@ def _many_chunks_and_buckets() -> Iterator[None]:
     """So few observations at once that small problems make many chunks, blocks and buckets."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(daba.streaming, "_ROWS", 5)
-        patch.setattr(bal, "_BLOCK", 100)
+        patch.setattr(numbers, "BLOCK", 100)
         for module in (bal, native, source, store):
             patch.setattr(module, "CHUNK", 7, raising=False)
         patch.setattr(os, "fsync", lambda _: None)  # slow where others use the disk
         yield
 
 
-def assert_streamed(path: Path, devices: int, intrinsics: bal.Intrinsics = "paper") -> None:
+def assert_streamed(path: Path, devices: int, intrinsics: daba.io.Intrinsics = "paper") -> None:
     problem = daba.io.load(path, intrinsics)
     memory, streamed = path.parent / "memory", path.parent / "streamed"
     store.save(problem, memory, devices, seed=3)
@@ -193,7 +193,7 @@ def test_memory_does_not_grow_with_observations(
     suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(daba.streaming, "_ROWS", 2000)
-    monkeypatch.setattr(bal, "_BLOCK", 20_000)
+    monkeypatch.setattr(numbers, "BLOCK", 20_000)
     for module in (bal, native, source):
         monkeypatch.setattr(module, "CHUNK", 1000)
 

@@ -69,7 +69,9 @@ def test_partition(scene: Path, capsys: Capsys) -> None:
     assert len(table["bytes_sent"]) == table["devices"] == 3
 
 
-@pytest.mark.parametrize("name", ["b.txt", "b.txt.gz", "b.bal.bz2", "b.npz", "b.ply"])
+@pytest.mark.parametrize(
+    "name", ["b.txt", "b.txt.gz", "b.bal.bz2", "b.out", "b.out.gz", "b.npz", "b.ply"]
+)
 def test_convert(name: str, scene: Path, tmp_path: Path, capsys: Capsys) -> None:
     outcome = run(capsys, "convert", scene, tmp_path / name)
     assert outcome.code == 0, outcome.err

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import daba.io
 from daba.errors import DabaError, DabaWarning
 from daba.intrinsics import pixel_error, pixel_errors
-from daba.io import bal
+from daba.io import bal, numbers
 from daba.io.bal_weights import weights_path
 from daba.problem import Problem
 
@@ -78,7 +78,7 @@ def test_conversion_by_hand(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("block", [16, 1 << 22])
 def test_layout_does_not_matter(change, block, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(bal, "_BLOCK", block)  # small blocks cut everywhere
+    monkeypatch.setattr(numbers, "BLOCK", block)  # small blocks cut everywhere
     plain, changed = tmp_path / "plain.txt", tmp_path / "changed.txt"
     plain.write_text(TINY)
     changed.write_bytes(change(TINY).encode())
