@@ -1,0 +1,120 @@
+"""A checkpoint holds all that the next iteration depends on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import daba
+from daba.checkpoint import Checkpoints, common_state, device_states, put_back
+from daba.errors import DabaError, DabaWarning
+from daba.result import Result
+from helpers import make_solver, random_problem, synthetic
+
+pytestmark = pytest.mark.usefixtures("compiled")
+
+METHODS: dict[str, dict[str, Any]] = {
+    "daba": {"devices": 4},
+    "daba, none": {"devices": 4, "refine": "none", "restart_ratio": 1.0, "linear_solver": "pcg"},
+    "daba, points": {"devices": 3, "refine": "points", "loss": daba.Huber(4.0)},
+    "duba": {"devices": 4, "method": "duba"},
+    "lm": {"method": "lm"},
+}
+
+
+def solve(iterations: int, folder: Path | None = None, **options: Any) -> Result:
+    problem = daba.generate(synthetic("city", cameras=24, points=200)).start
+    checkpoints = Checkpoints(folder, resume=options.pop("resume", None)) if folder else None
+    return daba.solve(
+        problem,
+        checkpoints=checkpoints,
+        iterations=iterations,
+        function_tolerance=0.0,
+        threads=1,
+        **options,
+    )
+
+
+def facts(result: Result) -> list[dict[str, Any]]:
+    return [
+        {k: v for k, v in asdict(entry).items() if not k.endswith("seconds")}
+        for entry in result.history
+    ]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_all_that_counts_is_saved_and_put_back(method: str) -> None:
+    problem, options = random_problem(1, cameras=8, points=60), METHODS[method]
+    solver, fresh = make_solver(problem, **options), make_solver(problem, **options)
+    for _ in range(4):
+        solver.iterate()
+    put_back(fresh, device_states(solver), common_state(solver))
+    assert common_state(fresh) == common_state(solver)
+    for _ in range(2):
+        for device, arrays in device_states(solver).items():
+            for name, array in arrays.items():
+                assert device_states(fresh)[device][name].tobytes() == array.tobytes(), name
+        assert fresh.intra.tobytes() == solver.intra.tobytes()
+        assert fresh.inter.tobytes() == solver.inter.tobytes()
+        solver.iterate()
+        fresh.iterate()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_resumed_solve_is_as_one_that_never_stopped(method: str, tmp_path: Path) -> None:
+    options = METHODS[method] | {"check": True}
+    whole = solve(8, **options)
+    solve(5, tmp_path / "saved", **options)
+    resumed = solve(8, tmp_path / "saved", resume=tmp_path / "saved", **options)
+    assert facts(resumed) == facts(whole)
+    assert resumed.problem.cameras.tobytes() == whole.problem.cameras.tobytes()
+    assert resumed.problem.points.tobytes() == whole.problem.points.tobytes()
+    assert resumed.reason == whole.reason
+    assert (np.diff([entry.seconds for entry in resumed.history]) >= 0).all()
+
+
+def test_a_finished_solve_resumes_to_itself(tmp_path: Path) -> None:
+    done = solve(3, tmp_path / "saved", devices=2)
+    again = solve(3, tmp_path / "other", resume=tmp_path / "saved", devices=2)
+    assert facts(again) == facts(done)
+    assert again.problem.points.tobytes() == done.problem.points.tobytes()
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["iteration-00000003"]
+
+
+def test_a_solve_goes_on_when_it_cannot_be_saved(tmp_path: Path) -> None:
+    def remove(_: daba.Iteration) -> None:
+        (tmp_path / "saved").write_text("in the way")
+
+    problem = random_problem()
+    with pytest.warns(DabaWarning, match=r"no checkpoint at iteration 4: cannot write .*saved"):
+        result = daba.solve(
+            problem,
+            devices=2,
+            iterations=4,
+            threads=1,
+            callback=remove,
+            checkpoints=Checkpoints(tmp_path / "saved"),
+        )
+    assert result.history[-1].iteration == 4
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"every": 0, "folder": "saved"}, "at least 1 iteration apart, not 0"),
+        ({"minutes": 0.0, "folder": "saved"}, "must be positive, not 0"),
+        ({"every": 5}, "checkpoints need a folder"),
+        ({"folder": "no/saved"}, "the folder no does not exist"),
+        ({"resume": "saved"}, "saved: there is no checkpoint here"),
+    ],
+)
+def test_wishes_that_cannot_be_met(
+    wrong: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DabaError, match=words):
+        Checkpoints(**wrong)
