@@ -101,12 +101,12 @@ def make_linear_solver(
     if options.linear_solver == "auto":
         here = np.array([*cost, float(len(shard.intra.camera))])
         *total, observations = here if comm is None else comm.sum(here)
-        if not _direct_pays(Cost(*total), observations):
+        if not direct_pays(Cost(*total), observations):
             return Pcg(shard, options)
     return Direct(shard, plan)
 
 
-def _direct_pays(cost: Cost, observations: float) -> bool:
+def direct_pays(cost: Cost, observations: float) -> bool:
     direct = SECONDS_PER_PAIR * cost.pairs + SECONDS_PER_FLOP * cost.factor_flops
     iterative = SECONDS_PER_PRODUCT * observations * EXPECTED_PCG_ITERATIONS
     return direct < max(iterative, 1e-3) and cost.bytes < max(256e6, 48.0 * observations)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -11,7 +11,10 @@ import tyro
 from daba.cli.arguments import Intrinsics, Json, parse
 from daba.cli.console import make_console, numbers_table, pairs_table, to_json
 from daba.errors import DabaError
+from daba.io.store import Store
+from daba.layout import Layout, lay_out
 from daba.partition import PartitionStatistics, make_partition, statistics
+from daba.predict import with_factors
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,6 @@ def _share(command: Partition) -> _Shared:
     """Write a store, look at one, or only see how the problem would be shared."""
     from daba.io import load
     from daba.io.folders import is_store
-    from daba.io.store import Store
 
     store = Store(command.input) if is_store(command.input) else None
     devices = store.devices if store and command.devices is None else command.devices
@@ -88,13 +90,24 @@ def _share(command: Partition) -> _Shared:
         s = partition_to_store(
             command.input, devices, command.seed, command.output, command.intrinsics
         )
-        store = Store(command.output)
-        return _Shared(store.name, store.extent.observations, s)
+        return _whole(Store(command.output), s)
     if store and store.devices == devices:
-        return _Shared(store.name, store.extent.observations, store.statistics())
+        return _whole(store, store.statistics())
     problem = load(command.input, command.intrinsics)
-    s = statistics(problem, make_partition(problem, devices, command.seed))
-    return _Shared(problem.name, problem.num_observations, s)
+    partition = make_partition(problem, devices, command.seed)
+    layout = lay_out(problem, partition)
+    s = statistics(problem, partition)
+    return _Shared(problem.name, problem.num_observations, _predicted(s, layout))
+
+
+def _whole(store: Store, s: PartitionStatistics) -> _Shared:
+    return _Shared(store.name, store.extent.observations, _predicted(s, store))
+
+
+def _predicted(s: PartitionStatistics, shared: Layout | Store) -> PartitionStatistics:
+    """With the memory of the linear solver that would be chosen."""
+    pieces = (shared.piece(device) for device in range(s.devices))
+    return replace(s, memory=with_factors(s.memory, pieces, shared.extent))
 
 
 def _table(s: PartitionStatistics) -> object:

@@ -1,0 +1,36 @@
+"""What `daba partition` predicts is what a run reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from jobs import needs_mpi, run, scene
+
+import daba
+
+pytestmark = [needs_mpi, pytest.mark.usefixtures("compiled")]
+
+
+def test_memory_and_bytes_are_as_predicted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Large enough for the data to count beside the interpreter and its libraries."""
+    from daba.cli import main
+
+    daba.save(scene(500, 50_000), tmp_path / "scene.npz")
+    store, history = tmp_path / "scene.daba", tmp_path / "history.json"
+    line = ["partition", f"{tmp_path}/scene.npz", "--devices", "2", "--output", f"{store}"]
+    assert main([*line, "--json"]) == 0
+    predicted = json.loads(capsys.readouterr().out)
+    done = run(2, "solve", store, "--iterations", 3, "--refine", "none", "--quiet",
+               "--history", history)  # fmt: skip
+    assert done.code == 0, done.err
+    told = json.loads(history.read_text())
+    for rank in told["ranks"]:
+        (device,) = rank["devices"]
+        assert rank["peak_memory"] == pytest.approx(predicted["memory"][device], rel=0.1)
+        assert sum(rank["bytes_sent"].values()) == 3 * predicted["bytes_sent"][device]
+    for entry in told["iterations"][1:]:
+        assert entry["bytes_sent"] == sum(predicted["bytes_sent"])
