@@ -24,6 +24,7 @@ import numpy as np
 from daba.errors import DabaError, DabaWarning
 from daba.io.files import PathLike, open_output, writing_folder
 from daba.result import Iteration
+from daba.together import write_together
 
 if TYPE_CHECKING:
     from daba.run import Run
@@ -93,42 +94,28 @@ class Checkpoints:
         """Write a checkpoint; every process its own devices."""
         if self.folder is None or self._last == run.iteration:
             return
-        comm, root = run.comm, Path(self.folder)
+        root = Path(self.folder)
         target = root / f"iteration-{run.iteration:08d}"
-        failure, folder = "", None
-        if comm.rank == 0:
-            try:
-                folder = _temporary(root, target)
-            except DabaError as error:
-                failure = str(error)
-        folder, failure = comm.broadcast((folder, failure))
-        checksums: dict[str, int] = {}
-        if not failure:
-            try:
-                for device, arrays in device_states(run.solver).items():
-                    checksums[_name(device)] = _write(folder / _name(device), arrays)
-            except DabaError as error:
-                failure = str(error)
-        found = comm.collect((checksums, failure))
-        if comm.rank == 0:
-            failure = next((text for _, text in found if text), "")
-            try:
-                if failure:
-                    raise DabaError(failure)
-                files = {name: crc for part, _ in found for name, crc in part.items()}
-                _write_manifest(folder, run, files)
-                _publish(folder, target)
-                _remove_old(root)
-            except DabaError as error:
-                failure = str(error)
-                if folder is not None:
-                    shutil.rmtree(folder, ignore_errors=True)
-            if failure:  # a solve of many hours must not end for want of a checkpoint
-                warnings.warn(
-                    f"no checkpoint at iteration {run.iteration}: {failure}",
-                    DabaWarning,
-                    stacklevel=2,
-                )
+
+        def finish(folder: Path, checksums: dict[str, int]) -> None:
+            _write_manifest(folder, run, checksums)
+            _publish(folder, target)
+            _remove_old(root)
+
+        failure = write_together(
+            run.comm,
+            begin=lambda: _temporary(root, target),
+            write=lambda folder: {
+                _name(device): _write(folder / _name(device), arrays)
+                for device, arrays in device_states(run.solver).items()
+            },
+            finish=finish,
+            abandon=lambda folder: shutil.rmtree(folder, ignore_errors=True),
+        )
+        if failure and run.comm.rank == 0:
+            # a solve of many hours must not end for want of a checkpoint
+            text = f"no checkpoint at iteration {run.iteration}: {failure}"
+            warnings.warn(text, DabaWarning, stacklevel=2)
         self._saved, self._last = time.perf_counter(), run.iteration
 
     def restore(self, solver: Solver, fingerprint: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from daba.comm.serial import Communicator
 from daba.errors import DabaError
 from daba.problem import Problem
 from daba.result import Result
+from daba.together import write_together
 
 if TYPE_CHECKING:
     from daba.io.files import PathLike
@@ -51,31 +52,15 @@ def save_store(result: Result, path: PathLike, comm: Communicator | None = None)
             raise DabaError(failure)
         return
     assert isinstance(source, store.Store)
-    failure, folder = "", None
-    if comm.rank == 0:
-        try:
-            folder = store.begin_solution(path)
-        except DabaError as error:
-            failure = str(error)
-    folder, failure = comm.broadcast((folder, failure))
-    checksums: dict[int, dict[str, int]] = {}
-    if not failure:
-        try:
-            for device, x in result.local.items():
-                checksums[device] = store.write_device(source, device, *x, folder)
-        except DabaError as error:
-            failure = str(error)
-    found = comm.collect((checksums, failure))
-    if comm.rank == 0:
-        failure = next((text for _, text in found if text), "")
-        try:
-            if failure:
-                raise DabaError(failure)
-            every = {device: crcs for part, _ in found for device, crcs in part.items()}
-            store.finish_solution(source, folder, path, every)
-        except DabaError as error:
-            failure = str(error)
-            if folder is not None:
-                store.abandon_solution(folder)
-    if failure := comm.broadcast(failure):
+    failure = write_together(
+        comm,
+        begin=lambda: store.begin_solution(path),
+        write=lambda folder: {
+            device: store.write_device(source, device, *x, folder)
+            for device, x in result.local.items()
+        },
+        finish=lambda folder, crcs: store.finish_solution(source, folder, path, crcs),
+        abandon=store.abandon_solution,
+    )
+    if failure:
         raise DabaError(failure)
