@@ -32,6 +32,9 @@ PATIENCE = 4.0
 """A configuration is stopped after this many times the shortest complete run so far …"""
 LEAST_LIMIT = 1.0
 """… but never before this many seconds."""
+SHORT, MORE_OFTEN = 0.2, 4
+"""Runs shorter than so many seconds vary by three and more from one to the next, here as in Ceres;
+both sides repeat them this many times more often."""
 WORTH_REPEATING = 2.5
 """Configurations up to this much slower than the best are timed again, others cannot win."""
 
@@ -175,7 +178,8 @@ def compare(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     for timing in timings:
         note(timing, timing.first, target)
     ours: list[float] = []
-    for repeat in range(options.repeat):
+    repeats, repeat = options.repeat, 0
+    while repeat < repeats:
         if repeat:
             for timing in worth_repeating(timings):
                 limit = ("--iterations", str(timing.reached_at + 2))
@@ -183,6 +187,9 @@ def compare(case: Case, options: argparse.Namespace) -> dict[str, Any]:
         took = time_lm(problem, target, threads)
         say(f"  daba lm: {seconds(took)}")
         ours += [] if took is None else [took]
+        if took is not None and took < SHORT:
+            repeats = MORE_OFTEN * options.repeat
+        repeat += 1
     return as_dict(case, timings, ours, warm, target)
 
 
