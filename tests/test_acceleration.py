@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from daba.acceleration import CAMERA_CLIP, Nesterov, RestartMetrics
+from daba.acceleration import Nesterov, RestartMetrics
 from daba.problem import Floats
 from daba.shard import State
 from helpers import random_problem, random_rotations, rng, scattered, shard_of, state_of
@@ -28,7 +28,6 @@ def nearest_rotation(M: Floats) -> Floats:
 
 def nesterov(x: State, last: State, s: float, clip: float = np.inf) -> Nesterov:
     found = Nesterov(SHARD, x, clip, reset=False)
-    found.camera_clip = np.inf
     found.last = last
     found.s = s
     found.camera_s[:] = s
@@ -60,7 +59,6 @@ def test_momentum_starts_anew_only_for_the_camera_that_overshot() -> None:
     x, last = SHARD.state(), SHARD.state()
     last.cameras[:, 9:12] -= 1.0
     found = Nesterov(SHARD, x, np.inf, reset=True)
-    found.camera_clip = np.inf
     found.last, found.camera_s[:] = last, 10.0
     found.extrapolate(x)
     new = found.x_bar.copy()
@@ -142,33 +140,6 @@ def test_points_move_no_further_than_the_clip(seed: int, s: float, clip: float, 
         assert np.linalg.norm(found) <= bound * (1 + 1e-9) + 1e-14
         expected = move[place] * (min(1.0, bound / length) if length > 0 else 1.0)
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-13)
-
-
-@given(seeds, st.floats(1e-4, 0.3))
-def test_cameras_go_no_further_than_their_clip(seed: int, far: float) -> None:
-    """In radians, in the mean distance to what they see, and in d1; below it they are free."""
-    problem = SHARD.problem
-    x, last = SHARD.state(), state_of(SHARD, scattered(SHARD.problem, seed, far))
-    free = nesterov(x, last, 10.0).extrapolate(x).cameras
-    clipped = Nesterov(SHARD, x, np.inf, reset=False)
-    clipped.last, clipped.camera_s[:] = last, 10.0
-    found = clipped.extrapolate(x).cameras
-    for place, i in enumerate(SHARD.camera_order):
-        seen = problem.points[problem.point_index[problem.camera_index == i]]
-        away = np.linalg.norm(seen - problem.centers[i], axis=1).mean()
-        step = momentum(10.0) * (x.cameras[place] - last.cameras[place])
-        sizes = np.array(
-            [
-                np.linalg.norm(step[:9]) / np.sqrt(2),
-                np.linalg.norm(step[9:12]) / away,
-                abs(step[12] / x.cameras[place, 12]),
-            ]
-        )
-        if sizes.max() <= CAMERA_CLIP:
-            np.testing.assert_array_equal(found[place], free[place])
-        else:
-            expected = x.cameras[place, 9:] + step[9:] * CAMERA_CLIP / sizes.max()
-            np.testing.assert_allclose(found[place, 9:], expected, rtol=1e-9, atol=1e-13)
 
 
 def test_a_point_that_no_camera_sees_can_be_extrapolated() -> None:

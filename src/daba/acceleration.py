@@ -14,10 +14,6 @@ from daba.shard import Shard, State
 if TYPE_CHECKING:
     from daba.comm import Exchange
 
-CAMERA_CLIP = 0.01
-"""Most that a camera is extrapolated, in radians, in its distance to what it sees, and in focal
-lengths. A camera with few observations is carried away otherwise, and does not come back."""
-
 
 class Nesterov:
     """x̄ = Proj(x + γ (x − x_last)), γ = (s − 1)/s⁺, s⁺ = (1 + √(4s² + 1))/2.
@@ -31,7 +27,6 @@ class Nesterov:
         self, shard: Shard, x: State, clip: float, reset: bool, exchange: Exchange | None = None
     ) -> None:
         self.clip, self.reset = clip, reset
-        self.camera_clip = CAMERA_CLIP
         self.s = 1.0
         self.camera_s = np.ones(len(x.cameras))
         distance, self.middle = _surroundings(shard, x)
@@ -46,9 +41,7 @@ class Nesterov:
         gamma, self.s = _next(self.s)
         camera_gamma, self.camera_s = _next(self.camera_s)
         x_bar, last = self.x_bar, self.last
-        state.extrapolate_cameras(
-            camera_gamma, x.cameras, last.cameras, self.distance, self.camera_clip, x_bar.cameras
-        )
+        state.extrapolate_cameras(camera_gamma, x.cameras, last.cameras, x_bar.cameras)
         state.extrapolate_points(
             float(gamma), x.points, last.points, self.middle, self.clip, x_bar.points
         )

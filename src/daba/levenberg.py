@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from daba.comm import Communicator
 
 SMALLEST_RADIUS, LARGEST_RADIUS = 1e-32, 1e10
-SMALLEST_LIMIT, LIMIT_GROWTH, LIMIT_CUT = 1e4, 1.01, 0.5
-RISE = 2e-3
+CAREFUL_RADIUS, RISE, RELAXATION = 1e4, 0.02, 1.01
 """In the paper's method a step is judged twice: by E^α at once, and by F^α when the neighbours have
 moved, too. The first sets the radius, the second its limit. Refinement does without: what it
 moves is judged by F in the first place."""
@@ -46,8 +45,7 @@ class Levenberg:
         self.shard, self.options = shard, options
         self.radius = np.full(S, options.first_radius)
         self.shrink = np.full(S, 2.0)
-        free = options.centralized or options.refine != "none"
-        self.limit = np.full(S, LARGEST_RADIUS if free else SMALLEST_LIMIT)
+        self.limit = np.full(S, LARGEST_RADIUS)
         self.system = System(
             J=np.empty((len(shard.intra.camera), 20)),
             U=np.empty((C, 9, 9)),
@@ -165,13 +163,13 @@ class Levenberg:
         self.shrink = np.where(good, 2.0, np.where(failed, 2.0 * self.shrink, self.shrink))
 
     def judge(self, before: Floats, after: Floats) -> None:
-        """Cut the limit of the radius on devices whose share of the true F has risen by more than
-        RISE, and widen it a little elsewhere.
+        """Be careful on devices whose share of the true F has just risen by more than RISE, and
+        relax slowly.
 
         E^α follows its model well even where momentum carries a badly observed camera away: the
         radius would grow without end, and F with it.
         """
         risen = after > (1.0 + RISE) * before
-        wider = np.minimum(self.limit * LIMIT_GROWTH, LARGEST_RADIUS)
-        self.limit = np.where(risen, np.maximum(self.limit * LIMIT_CUT, SMALLEST_LIMIT), wider)
+        relaxed = np.minimum(self.limit * RELAXATION, LARGEST_RADIUS)
+        self.limit = np.where(risen, CAREFUL_RADIUS, relaxed)
         self.radius = np.minimum(self.radius, self.limit)

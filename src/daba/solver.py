@@ -50,8 +50,6 @@ class Solver:
         F = self.intra[:, 0] + self.surrogate.value(self.x, self.all)
         if self.accelerated:
             self.nesterov = Nesterov(shard, self.x, options.clip, options.resets, self.exchange)
-            if self.rounds:
-                self.nesterov.camera_clip = np.inf  # they are watched by their resets
         self.metrics = RestartMetrics(
             F, F * options.restart_ratio, F, options.eta, options.eta_growth
         )

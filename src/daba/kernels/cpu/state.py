@@ -103,22 +103,12 @@ def choose(chosen, a_c, a_l, tasks, tasks_l, out_c, out_l):
 
 
 @kernel
-def extrapolate_cameras(gamma, cameras, last, distance, clip, out):
-    """x̄ = Proj(x + γ (x − x_last)), γ by camera, which turns by no more than `clip` radians and
-    moves and zooms by no more than that share of its distance to what it sees and of d1."""
+def extrapolate_cameras(gamma, cameras, last, out):
+    """x̄ = Proj(x + γ (x − x_last)), γ by camera."""
     for i in prange(len(cameras)):
         x = np.empty(9)
-        turn = 0.0
-        for a in range(9):
-            turn += (cameras[i, a] - last[i, a]) ** 2
-        move = 0.0
-        for a in range(9, 12):
-            move += (cameras[i, a] - last[i, a]) ** 2
-        zoom = abs((cameras[i, 12] - last[i, 12]) / cameras[i, 12])
-        most = max(math.sqrt(0.5 * turn), math.sqrt(move) / distance[i], zoom)
-        y = min(gamma[i], clip / most) if most > 0.0 else gamma[i]
         for a in range(15):
-            out[i, a] = cameras[i, a] + y * (cameras[i, a] - last[i, a])
+            out[i, a] = cameras[i, a] + gamma[i] * (cameras[i, a] - last[i, a])
         project_rotation(out[i], x)
 
 
