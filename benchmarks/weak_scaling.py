@@ -91,7 +91,8 @@ def measure(S: int, options: argparse.Namespace) -> Row:
     import numpy as np
 
     from daba.layout import lay_out
-    from daba.partition import make_partition, statistics
+    from daba.partition import make_partition
+    from daba.tally import statistics
 
     problem = city(S * options.per_device)
     partition = make_partition(problem, S)
@@ -140,7 +141,8 @@ def boundary(per_device: int, devices: int) -> dict[str, float]:
     """Statistics of a city whose devices have that many observations."""
     import numpy as np
 
-    from daba.partition import make_partition, statistics
+    from daba.partition import make_partition
+    from daba.tally import statistics
 
     problem = city(per_device * devices)
     facts = statistics(problem, make_partition(problem, devices))

@@ -216,3 +216,17 @@ def test_a_failed_step_is_tried_again_nearer() -> None:
     assert levenberg.radius[0] < 1e4
     assert step.moved.all()
     assert shard.to_problem(step.x).objective() < problem.objective()
+
+
+def test_a_device_whose_share_of_f_rose_is_careful_and_relaxes_slowly() -> None:
+    problem = random_problem(3)
+    levenberg = Levenberg(make_shard(problem, random_partition(problem, 3, 3)), Options(devices=3))
+    levenberg.radius[:] = 1e8
+    F = np.array([10.0, 10.0, 10.0])
+    levenberg.judge(F, np.array([9.0, 10.1, 10.3]))  # falls, rises a little, rises by 3 %
+    np.testing.assert_array_equal(levenberg.radius, [1e8, 1e8, 1e4])
+    for _ in range(100):
+        levenberg.judge(F, F)
+    levenberg.radius[:] = 1e8
+    levenberg.judge(F, F)
+    np.testing.assert_allclose(levenberg.radius, [1e8, 1e8, 1e4 * 1.01**101])

@@ -11,15 +11,10 @@ from hypothesis import strategies as st
 
 import daba
 from daba.errors import DabaError
-from daba.partition import (
-    ROOM,
-    Partition,
-    make_partition,
-    partition_from_arrays,
-    settle_cameras,
-    statistics,
-)
+from daba.partition import Partition, make_partition, partition_from_arrays
 from daba.problem import Problem
+from daba.splitting import ROOM, settle_cameras
+from daba.tally import statistics
 from helpers import random_partition, random_problem, synthetic
 
 CITY = daba.generate(synthetic("city", cameras=48, points=2500, seed=3)).start

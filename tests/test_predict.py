@@ -10,10 +10,11 @@ import pytest
 import daba
 from daba.layout import lay_out
 from daba.options import Options
-from daba.partition import make_partition, statistics
+from daba.partition import make_partition
 from daba.predict import PROGRAM
 from daba.shard import join
 from daba.solver import Solver
+from daba.tally import statistics
 from helpers import synthetic
 
 pytestmark = pytest.mark.usefixtures("compiled")

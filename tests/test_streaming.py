@@ -18,10 +18,11 @@ import daba.io
 import daba.streaming
 from daba.errors import DabaError
 from daba.io import bal, native, numbers, source, store
-from daba.partition import make_partition, statistics
+from daba.partition import make_partition
 from daba.problem import Problem
 from daba.streaming import partition_to_store
 from daba.streaming.buckets import ROW, Buckets, even_bounds
+from daba.tally import statistics
 from odd_problems import assert_same, contents, odd_problem, odd_problems
 
 SUFFIXES = [".npz", ".txt", ".txt.bz2", ".bal.gz"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import signal
 import time
@@ -263,7 +264,8 @@ class Run:
             return "the objective is zero"
         if options.function_tolerance > 0 and self.iteration >= options.window:
             since = self.iteration - options.window
-            recent = [i.objective for i in history if i.iteration >= since]
+            entries = itertools.takewhile(lambda i: i.iteration >= since, reversed(history))
+            recent = [entry.objective for entry in entries]
             change = (max(recent) - min(recent)) / last
             if len(recent) > 1 and change <= options.function_tolerance:
                 return (

@@ -13,7 +13,7 @@ from daba.errors import DabaError
 from daba.layout import Layout, inverse, lay_out
 from daba.options import Options
 from daba.partition import Partition, make_partition
-from daba.problem import Problem
+from daba.problem import Ints, Problem
 from daba.shard import Shard, State, join
 
 if TYPE_CHECKING:
@@ -40,8 +40,9 @@ class Setup:
     options: Options
     comm: Communicator
     source: Problem | Store | None
-    layout: Layout | None
-    """The whole problem in the order of devices, on rank 0, if it was given whole."""
+    orders: tuple[Ints, Ints] | None
+    """The problem's camera and point at each place, on rank 0, if it was given whole. Not all of
+    its layout: that would hold every observation a second time."""
     sizes: Sizes
     fingerprint: dict[str, Any]
     """Tells one problem and partition from another."""
@@ -51,17 +52,17 @@ class Setup:
         if not self._given_whole():
             return None
         parts = self.comm.collect(self.shard.own(x))
-        if self.layout is None:
+        if self.orders is None:
             return None
-        camera = inverse(self.layout.camera_order)
-        point = inverse(self.layout.point_order)
-        return self.layout.problem.with_estimate(
+        camera, point = map(inverse, self.orders)
+        assert isinstance(self.source, Problem)
+        return self.source.with_estimate(
             np.concatenate([part.cameras for part in parts])[camera],
             np.concatenate([part.points for part in parts])[point],
         )
 
     def _given_whole(self) -> bool:
-        return bool(self.comm.broadcast(self.layout is not None))
+        return bool(self.comm.broadcast(self.orders is not None))
 
 
 def make_setup(
@@ -105,7 +106,8 @@ def _from_problem(
     )
     alone = problem if comm.size == 1 else None
     shard = join(pieces, int(ranks[comm.rank]), extent, alone)
-    return _setup(shard, options, comm, problem, layout, name)
+    orders = None if layout is None else (layout.camera_order, layout.point_order)
+    return _setup(shard, options, comm, problem, orders, name)
 
 
 def options_for(store: Store, options: Options) -> Options:
@@ -139,7 +141,7 @@ def _setup(
     options: Options,
     comm: Communicator,
     source: Problem | Store | None,
-    layout: Layout | None,
+    orders: tuple[Ints, Ints] | None,
     name: str,
 ) -> Setup:
     e = shard.extent
@@ -153,7 +155,7 @@ def _setup(
         options=options,
         comm=comm,
         source=source,
-        layout=layout,
+        orders=orders,
         sizes=Sizes(name, e.cameras, e.points, e.observations, float(inter)),
         fingerprint={
             "name": name,

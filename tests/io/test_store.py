@@ -20,8 +20,9 @@ from daba.errors import DabaError
 from daba.io import arrays, store
 from daba.io.store import Store, write_solution, write_store
 from daba.layout import Records, lay_out
-from daba.partition import make_partition, statistics
+from daba.partition import make_partition
 from daba.problem import Problem
+from daba.tally import statistics
 from odd_problems import assert_same, contents, odd_problem, odd_problems
 
 PROBLEM = odd_problem(6, 30, 150, 3)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from jobs import bits, needs_mpi, read_history, run_all, scene, side_by_side
+from jobs import Job, bits, needs_mpi, read_history, run_all, scene, side_by_side
 
 import daba
 from daba.io.store import write_store
@@ -22,6 +22,7 @@ pytestmark = [needs_mpi, pytest.mark.usefixtures("compiled")]
 
 ITERATIONS = 6
 SECONDS = 0.3
+OLDER = Path(__file__).with_name("older.py")
 RANKS = (1, 2, 3, 4, 8)
 
 
@@ -129,6 +130,16 @@ def test_any_number_of_processes_finds_the_same(name: str, ranks: int, solved: S
     dealt = [device for rank in told for device in rank["devices"]]
     assert len(told) == ranks
     assert dealt == list(range(CASES[name].devices))
+
+
+def test_an_older_mpi_without_persistent_collectives_will_do(folder: Path, solved: Solved) -> None:
+    alone = solved(0)
+    job = Job(3, [OLDER, "solve", folder / "scene.npz", *CASES["sweep"].options.split(), "--quiet",
+                  "--devices", 8, "--threads", 1, "--iterations", ITERATIONS,
+                  "--function-tolerance", 0, "--output", folder / "older.npz"])  # fmt: skip
+    outcome = job.wait()
+    assert outcome.code == 0, outcome.err
+    assert bits(folder / "older.npz") == solution(alone, "sweep")
 
 
 @pytest.mark.parametrize(("file", "store"), [("sweep", "store"), ("none", "store, none")])

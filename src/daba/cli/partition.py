@@ -13,8 +13,9 @@ from daba.cli.console import make_console, numbers_table, pairs_table, to_json
 from daba.errors import DabaError
 from daba.io.store import Store
 from daba.layout import Layout, lay_out
-from daba.partition import PartitionStatistics, make_partition, statistics
+from daba.partition import make_partition
 from daba.predict import with_factors
+from daba.tally import PartitionStatistics, statistics
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,11 @@ class NeighbourExchange(Exchange):
         channel.free()
 
 
+def persistent_request(graph: Any, ends: tuple[Any, Any]) -> Any:
+    """A neighbourhood collective that is set up once and started in every iteration."""
+    return graph.Neighbor_alltoallv_init(*ends)
+
+
 class _Channel:
     """Buffers and the (persistent) collective for some blocks of variables."""
 
@@ -170,17 +175,12 @@ class _Channel:
         self.outbox = np.empty(int(self.send_counts.sum()))
         self.inbox = np.empty(int(self.receive_counts.sum()))
         self.request: Any = None
-        ends = ([self.outbox, self.send_counts], [self.inbox, self.receive_counts])
-        graph = exchange.graph
+        self.ends = ([self.outbox, self.send_counts], [self.inbox, self.receive_counts])
+        self.persistent = True
         try:
-            self.request = graph.Neighbor_alltoallv_init(*ends)
-            self.begin = self.request.Start
-        except (NotImplementedError, AttributeError, MPI.Exception):  # MPI before version 4
-
-            def begin() -> None:
-                self.request = graph.Ineighbor_alltoallv(*ends)
-
-            self.begin = begin
+            self.request = persistent_request(exchange.graph, self.ends)
+        except NotImplementedError:  # what mpi4py raises where the runtime's MPI is older than 4
+            self.persistent = False
 
     def start(self, arrays: dict[str, Floats]) -> None:
         at = 0
@@ -192,7 +192,10 @@ class _Channel:
                     arrays[block], rows, axis=0, out=self.outbox[at : at + size].reshape(-1, width)
                 )
                 at += size
-        self.begin()
+        if self.persistent:
+            self.request.Start()
+        else:
+            self.request = self.exchange.graph.Ineighbor_alltoallv(*self.ends)
 
     def wait(self) -> None:
         self.request.Wait()
@@ -208,7 +211,7 @@ class _Channel:
                 at += count * width
 
     def free(self) -> None:
-        if hasattr(self.request, "Free") and self.request != MPI.REQUEST_NULL:
+        if self.persistent:
             self.request.Free()
 
 

@@ -37,8 +37,9 @@ from daba.io.manifest import (
 )
 from daba.io.source import CHUNK
 from daba.layout import Extent, Layout, Piece, Records, lay_out
-from daba.partition import Partition, PartitionStatistics, Tally, make_partition
+from daba.partition import Partition, make_partition
 from daba.problem import CAMERA_RECORD, Floats, Ints, Problem
+from daba.tally import PartitionStatistics, Tally
 
 
 class Store:

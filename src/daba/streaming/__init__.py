@@ -17,9 +17,10 @@ from daba.io.folders import output_folder
 from daba.io.info import split_info
 from daba.io.manifest import Manifest, write_manifest
 from daba.io.store import write_info
-from daba.partition import PartitionStatistics, check_devices
+from daba.partition import check_devices
 from daba.streaming.devices import sort_by_place, write_devices
 from daba.streaming.points import find_places, gather_by_point
+from daba.tally import PartitionStatistics
 
 __all__ = ["partition_to_store"]
 

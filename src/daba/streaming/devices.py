@@ -12,9 +12,9 @@ from daba.io.arrays import ArrayWriter, Entry, write_arrays
 from daba.io.manifest import Counts, Part, device_folder, schema
 from daba.io.source import Source
 from daba.layout import inverse
-from daba.partition import PartitionStatistics, Tally
 from daba.streaming.buckets import Buckets, even_bounds
 from daba.streaming.points import ByPoint, Places
+from daba.tally import PartitionStatistics, Tally
 
 
 class ByPlace(NamedTuple):

@@ -10,15 +10,9 @@ import numpy as np
 
 from daba.io.source import Source
 from daba.layout import Extent, extent_of, first_places, inverse, order_cameras, order_points
-from daba.partition import (
-    Chunk,
-    Partition,
-    camera_graph,
-    settle_cameras,
-    split_cameras,
-    split_points,
-)
+from daba.partition import Partition
 from daba.problem import Ints
+from daba.splitting import Chunk, camera_graph, settle_cameras, split_cameras, split_points
 from daba.streaming.buckets import ROW, Buckets, even_bounds
 
 

@@ -12,6 +12,7 @@ from numba import prange
 from daba.kernels.cpu import formulas
 from daba.kernels.cpu.binding import inline, kernel
 from daba.kernels.cpu.objective import REACH
+from daba.kernels.cpu.schur import invert_point, multiply_point
 from daba.kernels.cpu.state import exponential, multiply3, project_rotation
 from daba.kernels.cpu.tasks import sum_tasks
 
@@ -19,7 +20,6 @@ error = formulas.error
 penalty = formulas.penalty
 normal_basis = formulas.normal_basis
 derivative_row = formulas.derivative_row
-inverse_symmetric3 = formulas.inverse_symmetric3
 
 DAMPING = 1e-4
 TRIES = 4
@@ -73,6 +73,8 @@ def refine_points(intra, inter, cameras, points, tasks, kind, radius):
     for t in prange(len(tasks.device)):
         V = np.empty(6)
         g = np.empty(3)
+        Vi = np.empty(6)
+        step = np.empty(3)
         new = np.empty(3)
         total = 0.0
         for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
@@ -88,18 +90,9 @@ def refine_points(intra, inter, cameras, points, tasks, kind, radius):
             largest = max(V[0], V[3], V[5])
             mu = DAMPING
             for _ in range(TRIES):
-                floor = 1e-9 * largest
-                i0, i1, i2, i3, i4, i5 = inverse_symmetric3(
-                    V[0] + mu * max(V[0], floor),
-                    V[1],
-                    V[2],
-                    V[3] + mu * max(V[3], floor),
-                    V[4],
-                    V[5] + mu * max(V[5], floor),
-                )
-                x = i0 * g[0] + i1 * g[1] + i2 * g[2]
-                y = i1 * g[0] + i3 * g[1] + i4 * g[2]
-                z = i2 * g[0] + i4 * g[1] + i5 * g[2]
+                invert_point(V, mu, 1e-9 * largest, Vi)
+                multiply_point(Vi, g, step)
+                x, y, z = step[0], step[1], step[2]
                 length = math.sqrt(x * x + y * y + z * z)
                 clip = reach / length if length > reach else 1.0
                 new[0] = l[0] - clip * x

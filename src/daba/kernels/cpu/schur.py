@@ -20,15 +20,15 @@ SMALLEST = 1e-6
 
 
 @inline
-def invert_point(V, mu, out):
-    """out = (V + μ max(diagonal, SMALLEST))⁻¹, upper triangles."""
+def invert_point(V, mu, floor, out):
+    """out = (V + μ max(diagonal, floor))⁻¹, upper triangles."""
     out[0], out[1], out[2], out[3], out[4], out[5] = inverse_symmetric3(
-        V[0] + mu * max(V[0], SMALLEST),
+        V[0] + mu * max(V[0], floor),
         V[1],
         V[2],
-        V[3] + mu * max(V[3], SMALLEST),
+        V[3] + mu * max(V[3], floor),
         V[4],
-        V[5] + mu * max(V[5], SMALLEST),
+        V[5] + mu * max(V[5], floor),
     )
 
 
@@ -55,7 +55,7 @@ def damp(system, damping, active, tasks, tasks_l, D, V_inv, z):
         mu = damping[tasks_l.device[t]]
         if active[tasks_l.device[t]]:
             for j in range(tasks_l.ptr[t], tasks_l.ptr[t + 1]):
-                invert_point(system.V[j], mu, V_inv[j])
+                invert_point(system.V[j], mu, SMALLEST, V_inv[j])
                 multiply_point(V_inv[j], system.g_l[j], z[j])
 
 
