@@ -28,6 +28,12 @@ class Options:
     """How the boundary between devices is treated after each step: none is the paper's method;
     points moves each shared point to lower the true objective; sweep moves points, cameras and
     points again, for twice the bytes."""
+    backend: Literal["cpu", "gpu", "auto"] = "cpu"
+    """Where to compute: auto takes a GPU if there is one."""
+    precision: Literal["float64", "mixed", "float32"] = "mixed"
+    """On a GPU: float64 computes as the CPU does; mixed stores observations and solves the linear
+    system in single precision, and computes the objective, its gradient and the surrogate in
+    double; float32 computes all terms in single precision. The estimate and all sums are double."""
     threads: int | None = None
     """CPU threads; all by default. The result does not depend on it."""
     seed: int = 0
@@ -91,6 +97,8 @@ class Options:
             ("method", ("daba", "duba", "lm")),
             ("refine", ("none", "points", "sweep")),
             ("linear_solver", ("auto", "pcg", "direct")),
+            ("backend", ("cpu", "gpu", "auto")),
+            ("precision", ("float64", "mixed", "float32")),
         ):
             value = getattr(self, name)
             need(value in values, f"{name} must be one of {', '.join(values)}, not '{value}'")

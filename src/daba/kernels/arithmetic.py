@@ -1,8 +1,8 @@
 """NumPy's meaning of the few names that `formulas.py` is written in."""
 
-from numpy import exp, expm1, log1p, sqrt, where
+from numpy import exp, expm1, log1p, sin, sqrt, where
 
-__all__ = ["exp", "expm1", "jit", "log1p", "sqrt", "where"]
+__all__ = ["exp", "expm1", "jit", "log1p", "sin", "sqrt", "where"]
 
 
 def jit(function):

@@ -1,12 +1,13 @@
 """Ray, error, derivatives and losses: every scalar formula of the method, written once.
 
 Imported as it is, the formulas work on NumPy arrays (of one value per observation, broadcast).
-`kernels/cpu/binding.py` loads this file a second time with `jit`, `sqrt`, … bound to Numba's.
+`kernels/cpu/formulas.py` and `kernels/gpu/formulas.py` load this file again with `jit`, `sqrt`, …
+bound to Numba's and to Triton's.
 A camera `c` is anything indexable by 0…14 (R row by row, t, d), a point `l` by 0…2.
 """
 
 if "jit" not in globals():
-    from daba.kernels.arithmetic import exp, expm1, jit, log1p, sqrt, where
+    from daba.kernels.arithmetic import exp, expm1, jit, log1p, sin, sqrt, where
 
 TRIVIAL, HUBER, WELSCH, CAUCHY, GEMAN_MCCLURE, SOFT_L1 = range(6)
 
@@ -95,6 +96,100 @@ def derivative_row(c, lam, qx, qy, qz, bx, by, bz):
         lam * by,
         lam * bz,
         c[2] * bx + c[5] * by + c[8] * bz,
+    )
+
+
+@jit
+def across(dx, dy, dz, x, y, z):
+    """P x, the part of a vector across δ: P = I − δδᵀ/|δ|² = b₁b₁ᵀ + b₂b₂ᵀ."""
+    n = (dx * x + dy * y + dz * z) / (dx * dx + dy * dy + dz * dz)
+    return x - n * dx, y - n * dy, z - n * dz
+
+
+@jit
+def along_camera(c, lam, qx, qy, qz, s, v):
+    """How e moves when the camera moves along v = (ω, t, d): v_ω × q + λ v_t + R₃ (v_d·(1, s, s²)),
+    of which only the part across δ counts."""
+    a = v[6] + s * (v[7] + s * v[8])
+    return (
+        v[1] * qz - v[2] * qy + lam * v[3] + a * c[2],
+        v[2] * qx - v[0] * qz + lam * v[4] + a * c[5],
+        v[0] * qy - v[1] * qx + lam * v[5] + a * c[8],
+    )
+
+
+@jit
+def camera_pull(c, lam, qx, qy, qz, s, x, y, z):
+    """The transpose of `along_camera`: what a pull (x, y, z) at e is along (ω, t, d)."""
+    a = c[2] * x + c[5] * y + c[8] * z
+    return (
+        qy * z - qz * y,
+        qz * x - qx * z,
+        qx * y - qy * x,
+        lam * x,
+        lam * y,
+        lam * z,
+        a,
+        s * a,
+        s * s * a,
+    )
+
+
+@jit
+def exponential(wx, wy, wz):
+    """exp(ω̂) row by row, by Rodrigues' formula."""
+    t2 = wx * wx + wy * wy + wz * wz
+    small = t2 <= 1e-8
+    t = sqrt(where(small, 1.0, t2))
+    half = sin(0.5 * t) / t
+    a = where(small, 1.0 - t2 / 6.0, sin(t) / t)
+    b = where(small, 0.5 - t2 / 24.0, 2.0 * half * half)
+    return (
+        1.0 - b * (wy * wy + wz * wz),
+        b * wx * wy - a * wz,
+        b * wx * wz + a * wy,
+        b * wx * wy + a * wz,
+        1.0 - b * (wx * wx + wz * wz),
+        b * wy * wz - a * wx,
+        b * wx * wz - a * wy,
+        b * wy * wz + a * wx,
+        1.0 - b * (wx * wx + wy * wy),
+    )
+
+
+@jit
+def multiply3(a, b):
+    """A B for 3×3 matrices given row by row."""
+    return (
+        a[0] * b[0] + a[1] * b[3] + a[2] * b[6],
+        a[0] * b[1] + a[1] * b[4] + a[2] * b[7],
+        a[0] * b[2] + a[1] * b[5] + a[2] * b[8],
+        a[3] * b[0] + a[4] * b[3] + a[5] * b[6],
+        a[3] * b[1] + a[4] * b[4] + a[5] * b[7],
+        a[3] * b[2] + a[4] * b[5] + a[5] * b[8],
+        a[6] * b[0] + a[7] * b[3] + a[8] * b[6],
+        a[6] * b[1] + a[7] * b[4] + a[8] * b[7],
+        a[6] * b[2] + a[7] * b[5] + a[8] * b[8],
+    )
+
+
+@jit
+def polar_step(m):
+    """One step of Newton's iteration for the rotation nearest to m (det m > 0): ½ (m + m⁻ᵀ)."""
+    x0 = m[4] * m[8] - m[5] * m[7]
+    x1 = m[5] * m[6] - m[3] * m[8]
+    x2 = m[3] * m[7] - m[4] * m[6]
+    n = 1.0 / (m[0] * x0 + m[1] * x1 + m[2] * x2)
+    return (
+        m[0] + 0.5 * (x0 * n - m[0]),
+        m[1] + 0.5 * (x1 * n - m[1]),
+        m[2] + 0.5 * (x2 * n - m[2]),
+        m[3] + 0.5 * ((m[2] * m[7] - m[1] * m[8]) * n - m[3]),
+        m[4] + 0.5 * ((m[0] * m[8] - m[2] * m[6]) * n - m[4]),
+        m[5] + 0.5 * ((m[1] * m[6] - m[0] * m[7]) * n - m[5]),
+        m[6] + 0.5 * ((m[1] * m[5] - m[2] * m[4]) * n - m[6]),
+        m[7] + 0.5 * ((m[2] * m[3] - m[0] * m[5]) * n - m[7]),
+        m[8] + 0.5 * ((m[0] * m[4] - m[1] * m[3]) * n - m[8]),
     )
 
 

@@ -1,6 +1,6 @@
 """`kernels/formulas.py` once more, with its names bound to Numba's."""
 
-from math import exp, expm1, log1p, sqrt  # noqa: F401
+from math import exp, expm1, log1p, sin, sqrt  # noqa: F401
 from pathlib import Path
 
 from daba.kernels import formulas as _formulas

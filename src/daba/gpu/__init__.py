@@ -1,0 +1,1 @@
+"""The solver on a GPU: torch tensors, Triton kernels, iterations as CUDA graphs."""

@@ -1,0 +1,339 @@
+"""One iteration of Algorithm 1 as kernels, in order; nothing here waits for the GPU.
+
+`begin`, `attempt` and `finish` read like `Solver.iterate` and `Levenberg.step`. What a device does
+not need, or must not do yet, its programs skip when they look into the book.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import triton
+
+from daba.gpu.arrays import BLOCK, Arrays, Estimate, Moments
+from daba.gpu.lists import LANES
+from daba.kernels.gpu import decide, intra, moments, pcg, refine, schur, state, step
+from daba.kernels.gpu.book import Row
+from daba.options import Options
+
+FLAT = 1024
+"""Numbers that one program copies."""
+CAMERA_LANES = 128
+"""Lanes of a pass over one camera's observations."""
+
+
+class Iteration:
+    """Launches; the arrays they work on are fixed, so that they can be recorded and replayed."""
+
+    def __init__(self, arrays: Arrays, options: Options) -> None:
+        a, self.a, self.options = arrays, arrays, options
+        loss = options.loss
+        self.loss: dict[str, Any] = {"KIND": loss.kind, "RADIUS": float(loss.radius)}
+        self.terms = a.precision.terms
+        self.SP = max(2, triton.next_power_of_2(a.S))
+        self.rounds = {"none": (), "points": ("points",), "sweep": ("points", "cameras", "points")}[
+            options.refine if a.refined else "none"
+        ]
+        self.distance: Any = None
+        self.centers: Any = None
+        self.begin_jobs = a.jobs(("inter_c", 0), ("inter_l", 2), ("value_c", 0), ("value_l", 1))
+        self.step_jobs = a.jobs(
+            ("decrease_c", 0), ("decrease_l", 1), ("objective", 0), ("objective1", 0),
+            ("value_c", 0), ("value_l", 1), ("value_c1", 0), ("value_l1", 1),
+            ("value_c2", 0), ("value_l2", 1),
+        )  # fmt: skip
+        gaps = [("zero", 0), ("zero", 0)]
+        if a.accelerated and not a.refined:
+            gaps = [("inter_c2", 0), ("inter_l1", 2)]
+        more = [("objective", 0), ("objective1", 0)]
+        if a.refined:
+            slack = ("slack1", 2) if a.accelerated else ("zero", 0)
+            more += [slack, ("refined_l", 3), ("refined_c", 0)]
+        self.finish_jobs = a.jobs(
+            ("inter_c", 0), ("inter_c1", 0), ("inter_l", 2), *gaps, *more
+        )
+
+    # The parts of an iteration
+
+    def begin(self) -> None:
+        """Nesterov's acceleration and the surrogate at x̄; the intra observations linearized."""
+        a, o = self.a, self.options
+        decide.begin[(1,)](a.book, a.S, SP=self.SP, num_warps=1)
+        if a.accelerated:
+            self.extrapolate()
+            self.rebase(a.bar, a.at_bar, guarded=False, gap=False)
+            self.evaluate(a.x, (a.bar, a.at_bar), None, Row.ACTIVE)
+            self.add_up(self.begin_jobs)
+            decide.start[(1,)](a.book, a.S, THETA=o.split, SP=self.SP, num_warps=1)
+        self.linearize()
+        self.assemble(a.bar, a.at_bar)
+
+    def attempt(self, count: int, here: bool) -> None:
+        """Solve the damped system with `count` iterations, and judge the step if they suffice."""
+        a = self.a
+        base, surrogate = (a.x, a.at_x) if here or not a.accelerated else (a.bar, a.at_bar)
+        if here and a.accelerated:
+            self.assemble(base, surrogate)
+        self.damp(base, surrogate)
+        self.eliminate()
+        self.precondition()
+        self.direction(first=True, parity=0)
+        self.more(count, here)
+
+    def more(self, count: int, here: bool) -> None:
+        """More conjugate gradients (an even number), then the step."""
+        a = self.a
+        assert count % 2 == 0
+        for k in range(count):
+            self.product(k % 2)
+            self.update(k % 2)
+            self.direction(first=False, parity=k % 2)
+        base, surrogate = (a.x, a.at_x) if here or not a.accelerated else (a.bar, a.at_bar)
+        self.move(base, surrogate)
+        self.objective(a.new, Row.TRYING)
+        if a.surrogate:
+            second = (a.x, a.at_x) if a.accelerated and not here else None
+            self.evaluate(a.new, (base, surrogate), second, Row.TRYING)
+        self.add_up(self.step_jobs)
+        self.judge(here)
+
+    def finish(self) -> None:
+        """After the neighbours' ghosts are known: refinement, the surrogate at x⁺, the metrics."""
+        a, o = self.a, self.options
+        refined = bool(self.rounds)
+        if refined:
+            if a.accelerated:
+                self.slack()
+            for n, block in enumerate(self.rounds):
+                self.refine(block, again=n == 2)
+            self.objective(a.new, Row.ALWAYS)
+        if a.surrogate:
+            self.rebase(a.new, a.at_x, guarded=True, gap=a.accelerated and not refined)
+        self.add_up(self.finish_jobs)
+        decide.finish[(1,)](
+            a.book, a.S, ACCELERATED=a.accelerated, REFINED=refined, THETA=o.split, XI=o.xi,
+            GROWTH=o.eta_growth, SP=self.SP, num_warps=1,
+        )  # fmt: skip
+        if a.accelerated and o.resets:
+            state.reset_momentum[(_blocks(a.all_C, 64),)](
+                a.bar.cameras, a.new.cameras, a.x.cameras, self.distance, a.camera_s, a.all_C,
+                a.book, a.S, B=64, num_warps=2,
+            )  # fmt: skip
+        self.shift()
+
+    # One kernel, or two, each
+
+    def extrapolate(self) -> None:
+        a, clip = self.a, self.options.clip
+        state.extrapolate_cameras[(_blocks(a.all_C, 32),)](
+            a.x.cameras, a.last.cameras, a.camera_s, a.bar.cameras, a.all_C, B=32, num_warps=1
+        )
+        clipped = math.isfinite(clip)
+        middle = self.centers if clipped else a.x.points
+        state.extrapolate_points[(_blocks(a.all_P, 128),)](
+            a.x.points, a.last.points, middle, a.book, a.S, a.bar.points, a.all_P,
+            CLIP=clip if clipped else 0.0, CLIPPED=clipped, B=128, num_warps=4,
+        )  # fmt: skip
+
+    def rebase(self, at: Estimate, into: Moments, guarded: bool, gap: bool) -> None:
+        """The surrogate at an estimate; with `gap` its slack there for the base x."""
+        a = self.a
+        fixed: dict[str, Any] = {
+            **self.loss, "GUARDED": guarded, "GAP": gap, "THETA": self.options.split,
+            "T": self.terms,
+        }  # fmt: skip
+        last = a.x if gap else at
+        if a.inter_l.count:
+            moments.build_points[(a.inter_l.count,)](
+                a.inter_l.records, a.inter_l.heads, a.inter_l.members, at.cameras, at.points,
+                last.cameras, last.points, into.points, a.book, a.column("inter_l"),
+                a.inter_l.count, B=LANES, num_warps=LANES // 32, **fixed,
+            )  # fmt: skip
+        moments.build_cameras[(a.C,)](
+            a.inter_c.records, a.inter_c.begins, at.cameras, at.points, last.cameras, last.points,
+            into.cameras, a.book, a.column("inter_c"), a.C, B=64, num_warps=2, **fixed,
+        )  # fmt: skip
+
+    def slack(self) -> None:
+        """ΔE^α(x⁺ | x), all of an inter observation's on its point's device."""
+        a = self.a
+        if a.inter_l.count:
+            moments.build_points[(a.inter_l.count,)](
+                a.inter_l.records, a.inter_l.heads, a.inter_l.members, a.new.cameras,
+                a.new.points, a.x.cameras, a.x.points, a.at_x.points, a.book, a.column("slack"),
+                a.inter_l.count, GUARDED=True, GAP=True, THETA=self.options.split, T=self.terms,
+                B=LANES, num_warps=LANES // 32, **self.loss,
+            )  # fmt: skip
+
+    def evaluate(
+        self,
+        x: Estimate,
+        one: tuple[Estimate, Moments],
+        two: tuple[Estimate, Moments] | None,
+        guard: Row,
+    ) -> None:
+        """Values of one surrogate, or two, less those at their bases."""
+        a = self.a
+        base, first = one
+        other, second = two or one
+        fixed: dict[str, Any] = {
+            "GUARD": int(guard), "SECOND": two is not None, "XI": self.options.xi
+        }  # fmt: skip
+        moments.evaluate_cameras[(a.C,)](
+            a.owner_c, x.cameras, base.cameras, first.cameras, other.cameras, second.cameras,
+            a.zeta, a.book, a.S, a.column("value_c"), a.C, num_warps=1, **fixed,
+        )  # fmt: skip
+        moments.evaluate_points[(a.intra_l.count,)](
+            a.intra_l.heads, a.intra_l.members, x.points, base.points, first.points,
+            other.points, second.points, a.book, a.S, a.column("value_l"), a.intra_l.count,
+            B=LANES, num_warps=LANES // 32, **fixed,
+        )  # fmt: skip
+
+    def linearize(self) -> None:
+        a = self.a
+        intra.linearize_points[(a.intra_l.count,)](
+            a.intra_l.records, a.intra_l.heads, a.intra_l.members, a.x.cameras, a.x.points, a.V,
+            a.g, a.P, T=self.terms, B=LANES, num_warps=LANES // 32, **self.loss,
+        )  # fmt: skip
+        intra.linearize_cameras[(a.C,)](
+            a.intra_c.records, a.intra_c.begins, a.x.cameras, a.x.points, a.U, a.reach,
+            T=self.terms, B=64, num_warps=2, **self.loss,
+        )  # fmt: skip
+        schur.fill_cameras[(_blocks(a.C * 16, FLAT),)](
+            a.x.cameras, a.middle, a.record_c, a.C, STRIDE=a.stride, B=FLAT, num_warps=4
+        )
+
+    def assemble(self, base: Estimate, surrogate: Moments) -> None:
+        """The cameras' part of E^α's system."""
+        a = self.a
+        moments.camera_system[(a.C,)](
+            a.U, a.x.cameras, base.cameras, surrogate.cameras, a.zeta, a.derivative, a.system,
+            SURROGATE=a.surrogate, XI=self.options.xi, num_warps=2,
+        )  # fmt: skip
+
+    def damp(self, base: Estimate, surrogate: Moments) -> None:
+        a = self.a
+        schur.damp_points[(a.intra_l.count,)](
+            a.intra_l.heads, a.intra_l.members, a.V, a.g, a.x.points, base.points,
+            surrogate.points, a.middle, a.v_inv, a.record_l, a.book, a.S, a.P,
+            SURROGATE=a.surrogate, XI=self.options.xi, B=LANES, num_warps=LANES // 32,
+        )  # fmt: skip
+
+    def eliminate(self) -> None:
+        a = self.a
+        schur.eliminate[(a.C,)](
+            a.intra_c.records, a.intra_c.begins, a.owner_c, a.record_c, a.record_l, a.v_inv,
+            a.tiles, a.book, a.S, STRIDE=a.stride, B=64, num_warps=2, **self.loss,
+        )  # fmt: skip
+
+    def precondition(self) -> None:
+        a = self.a
+        pcg.precondition[(a.C,)](
+            a.owner_c, a.system, a.tiles, a.M_inv, a.rhs, a.r, a.step, a.z, a.column("dots"),
+            a.book, a.S, TINY=a.precision.tiny, num_warps=1,
+        )  # fmt: skip
+
+    def product(self, parity: int) -> None:
+        """Sp = S p."""
+        a = self.a
+        schur.product_points[(a.intra_l.count,)](
+            a.intra_l.records, a.intra_l.heads, a.intra_l.members, a.record_c, a.record_l,
+            a.v_inv, a.book, a.S, PARITY=parity, STRIDE=a.stride, B=LANES,
+            num_warps=LANES // 32, **self.loss,
+        )  # fmt: skip
+        schur.product_cameras[(a.C,)](
+            a.intra_c.records, a.intra_c.begins, a.owner_c, a.record_c, a.record_l, a.system,
+            a.Sp, a.column("dots"), a.book, a.S, PARITY=parity, STRIDE=a.stride, B=CAMERA_LANES,
+            num_warps=CAMERA_LANES // 32, **self.loss,
+        )  # fmt: skip
+
+    def update(self, parity: int) -> None:
+        a = self.a
+        pcg.update[(len(a.blocks),)](
+            a.blocks, a.device_cameras, a.record_c, a.M_inv, a.Sp, a.rhs, a.r, a.step, a.z,
+            a.column("dots"), a.column("pcg"), len(a.blocks), a.book, a.S, PARITY=parity,
+            STRIDE=a.stride, NB=BLOCK, num_warps=4,
+        )  # fmt: skip
+
+    def direction(self, first: bool, parity: int) -> None:
+        a, o = self.a, self.options
+        pcg.direction[(len(a.blocks),)](
+            a.blocks, a.device_blocks, a.device_cameras, a.record_c, a.z, a.column("dots"),
+            a.column("pcg"), len(a.blocks), a.book, a.S, FIRST=first, PARITY=parity,
+            FORCING=o.pcg_forcing, RESIDUAL=o.pcg_residual, MOST=o.pcg_iterations,
+            STRIDE=a.stride, NB=BLOCK, num_warps=4,
+        )  # fmt: skip
+
+    def move(self, base: Estimate, surrogate: Moments) -> None:
+        """x⁺ to be tried."""
+        a = self.a
+        step.move_cameras[(a.C,)](
+            a.owner_c, a.x.cameras, a.system, a.reach, a.step, a.record_c, a.new.cameras, a.book,
+            a.S, a.column("decrease_c"), STRIDE=a.stride, SP=self.SP, num_warps=1,
+        )  # fmt: skip
+        step.move_points[(a.intra_l.count,)](
+            a.intra_l.records, a.intra_l.heads, a.intra_l.members, a.V, a.g, a.x.points,
+            base.points, surrogate.points, a.record_c, a.record_l, a.v_inv, a.new.points, a.book,
+            a.S, a.P, a.column("decrease_l"), SURROGATE=a.surrogate, XI=self.options.xi,
+            STRIDE=a.stride, SP=self.SP, B=LANES, num_warps=LANES // 32, **self.loss,
+        )  # fmt: skip
+
+    def objective(self, x: Estimate, guard: Row) -> None:
+        a = self.a
+        intra.objective[(a.C,)](
+            a.intra_c.records, a.intra_c.begins, a.owner_c, x.cameras, x.points, a.book,
+            int(guard), a.S, a.column("objective"), a.C, T=self.terms, B=CAMERA_LANES,
+            num_warps=CAMERA_LANES // 32, **self.loss,
+        )  # fmt: skip
+
+    def add_up(self, jobs: Any) -> None:
+        a = self.a
+        decide.add_up[(a.S, len(jobs))](a.partial, jobs, a.ranges, a.book, a.S, num_warps=4)
+
+    def judge(self, here: bool) -> None:
+        a, o = self.a, self.options
+        decide.judge_step[(1,)](
+            a.book, a.S, ACCELERATED=a.accelerated, HERE=here or not a.accelerated,
+            GAIN=o.lm_gain, TRIES=o.lm_tries, EPSILON=a.precision.epsilon, SP=self.SP,
+            num_warps=1,
+        )  # fmt: skip
+
+    def settle(self) -> None:
+        """x⁺ = x where no step was found."""
+        a = self.a
+        state.settle_cameras[(a.C,)](
+            a.owner_c, a.x.cameras, a.new.cameras, a.book, a.S, num_warps=1
+        )
+        state.settle_points[(a.intra_l.count,)](
+            a.intra_l.heads, a.intra_l.members, a.x.points, a.new.points, a.book, a.S, B=LANES,
+            num_warps=LANES // 32,
+        )  # fmt: skip
+
+    def refine(self, block: str, again: bool) -> None:
+        """Move the boundary's points, or cameras, to lower the true F."""
+        a = self.a
+        if block == "points":
+            if a.both_l.count:
+                refine.refine_points[(a.both_l.count,)](
+                    a.both_l.records, a.both_l.heads, a.both_l.members, a.new.cameras,
+                    a.new.points, a.book, a.S, a.column("refined_l"), AGAIN=again, T=self.terms,
+                    B=LANES, num_warps=LANES // 32, **self.loss,
+                )  # fmt: skip
+        else:
+            refine.refine_cameras[(a.C,)](
+                a.both_c.records, a.both_c.begins, a.new.cameras, a.new.points, a.book, a.S,
+                a.column("refined_c"), T=self.terms, B=64, num_warps=2, **self.loss,
+            )  # fmt: skip
+
+    def shift(self) -> None:
+        a = self.a
+        for x, last, new in zip(a.x, a.last, a.new, strict=True):
+            count = x.numel()
+            state.shift[(_blocks(count, FLAT),)](
+                x, last, new, count, a.book, a.S, LAST=a.accelerated, B=FLAT, num_warps=4
+            )
+
+
+def _blocks(count: int, size: int) -> int:
+    return -(-count // size)

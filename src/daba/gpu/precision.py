@@ -1,0 +1,32 @@
+"""Which numbers are kept and computed with how many digits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton.language as tl
+
+
+@dataclass(frozen=True)
+class Precision:
+    """The estimate, sums, costs and metrics are always double."""
+
+    records: torch.dtype
+    """Of observations as stored."""
+    terms: Any
+    """Of F_ij, its gradient and the surrogate's moments as computed."""
+    linear: torch.dtype
+    """Of the linear solver."""
+    tiny: float
+    """Share of a diagonal block's entry below which a pivot is taken for rounding."""
+    epsilon: float
+    """Share of E^α below which a promised decrease is none."""
+
+
+PRECISIONS = {
+    "float64": Precision(torch.float64, tl.float64, torch.float64, 1e-14, 1e-16),
+    "mixed": Precision(torch.float32, tl.float64, torch.float32, 1e-6, 1e-16),
+    "float32": Precision(torch.float32, tl.float32, torch.float32, 1e-6, 1e-9),
+}

@@ -1,0 +1,212 @@
+"""Algorithm 1 on a GPU: the same solver as `daba.solver.Solver`, seen from `daba.run`."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from daba.comm.serial import Communicator
+from daba.errors import DabaError
+from daba.gpu.arrays import Arrays
+from daba.gpu.graphs import Graphs
+from daba.gpu.iteration import Iteration
+from daba.gpu.precision import PRECISIONS
+from daba.kernels.gpu.book import Row, Status
+from daba.options import Options
+from daba.shard import Shard, State
+from daba.surroundings import surroundings
+
+COUNTS = (2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+"""Iterations of conjugate gradients that graphs are made for."""
+
+
+class GpuSolver:
+    """The devices of one process on one GPU, and the state of Algorithm 1 on them."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        options: Options,
+        comm: Communicator | None = None,
+        device: torch.device | str = "cuda",
+    ) -> None:
+        self.shard, self.options, self.comm = shard, options, comm or Communicator()
+        self.exchange = self.comm.exchange(shard)
+        self.all = np.ones(shard.num_devices, dtype=bool)
+        self.linear_solver = "pcg"
+        self.device = torch.device(device)
+        start = shard.state()
+        self.exchange.update(start, "both")
+        self.arrays = Arrays(shard, options, PRECISIONS[options.precision], self.device)
+        self.accelerated = self.arrays.accelerated
+        self.iteration = Iteration(self.arrays, options)
+        self.graphs = Graphs(self.device)
+        on_gpu = self.device.type == "cuda"
+        self.host = torch.zeros_like(self.arrays.book, device="cpu", pin_memory=on_gpu)
+        self.expected = 4
+        if self.accelerated:
+            self._surroundings(start)
+        book = self.book
+        for row, value in (
+            (Row.ALWAYS, 1.0), (Row.RADIUS, options.first_radius), (Row.SHRINK, 2.0),
+            (Row.LIMIT, 1e10), (Row.S_POINTS, 1.0), (Row.ETA, options.eta),
+        ):  # fmt: skip
+            book[row] = value
+        self.write_book(book)
+        self.place(start)
+        F = self.book[Row.INTRA] + self.book[Row.AT_X]
+        book = self.book
+        book[Row.F], book[Row.E], book[Row.F_BAR] = F, F, F * options.restart_ratio
+        self.write_book(book)
+        self.moved = True
+        self.restarts = self.pcg_iterations = self.retries = 0
+        self.checked = (self.objective, book[Row.F_BAR].copy())
+
+    # The book
+
+    @property
+    def book(self) -> np.ndarray:
+        """The book as the host has it."""
+        return self.host.numpy()
+
+    def read_book(self) -> np.ndarray:
+        """Wait for the GPU, and read its book."""
+        self.host.copy_(self.arrays.book, non_blocking=True)
+        self.wait()
+        return self.book
+
+    def write_book(self, book: np.ndarray) -> None:
+        self.arrays.book.copy_(torch.from_numpy(book))
+        self.host.copy_(torch.from_numpy(book))
+
+    def wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.current_stream().synchronize()
+
+    # What `daba.run` and `daba.checkpoint` look at
+
+    @property
+    def x(self) -> State:
+        return self.arrays.download(self.arrays.x)
+
+    @property
+    def intra(self) -> np.ndarray:
+        return np.ascontiguousarray(self.book[Row.INTRA : Row.INTRA_SQUARE + 1].T)
+
+    @property
+    def inter(self) -> np.ndarray:
+        return np.ascontiguousarray(self.book[Row.INTER : Row.INTER_SQUARE + 1].T)
+
+    @property
+    def objective(self) -> float:
+        """F(x), of all devices; every process must ask at the same time."""
+        return float(self.comm.gather(self.intra + self.inter)[:, 0].sum())
+
+    @property
+    def metrics(self) -> SimpleNamespace:
+        book = self.book
+        return SimpleNamespace(
+            F=book[Row.F].copy(), F_bar=book[Row.F_BAR].copy(), E=book[Row.E].copy(),
+            eta=float(book[Row.ETA, 0]),
+        )  # fmt: skip
+
+    def place(self, x: State) -> None:
+        """Stand at x, whose ghosts are known."""
+        a, launches = self.arrays, self.iteration
+        here = a.upload(x)
+        a.x.cameras.copy_(here.cameras)
+        a.x.points.copy_(here.points)
+        launches.objective(a.x, Row.ALWAYS)
+        if a.surrogate:
+            launches.rebase(a.x, a.at_x, guarded=False, gap=False)
+        launches.add_up(
+            a.jobs(
+                ("inter_c", 0), ("inter_c1", 0), ("inter_l", 2), ("objective", 0), ("objective1", 0)
+            )
+        )
+        book, split = self.read_book().copy(), self.options.split
+        inter, inter_square, by_point, intra, intra_square = book[Row.SUM : Row.SUM + 5]
+        book[Row.INTRA], book[Row.INTRA_SQUARE] = intra, intra_square
+        book[Row.INTER], book[Row.INTER_SQUARE] = inter, inter_square
+        book[Row.AT_X] = split * inter + (1.0 - split) * by_point
+        self.write_book(book)
+
+    # Algorithm 1
+
+    def iterate(self) -> None:
+        """One pass through the loop of Algorithm 1, for every device α. The host looks at the book
+        once for each attempt at a step."""
+        launches, here = self.iteration, False
+        count = self._count(self.expected)
+        self._run(("begin", count), lambda: (launches.begin(), launches.attempt(count, False)))
+        while True:
+            status = Status(int(self.book[Row.STATUS, 0]))
+            if status == Status.DONE:
+                break
+            here = here or status == Status.RESTART
+            mode = here
+            if status == Status.MORE:
+                count = COUNTS[-1]
+                self._run(("more", count, mode), lambda: launches.more(COUNTS[-1], mode))
+            else:
+                count = self._count(self.expected)
+                self._run(
+                    ("attempt", count, mode), lambda c=count: launches.attempt(c, mode)
+                )
+        book = self.book
+        self.expected = int(book[Row.COUNT].max())
+        self.restarts = int(book[Row.RESTARTS].sum())
+        self.pcg_iterations = int(book[Row.PCG].sum())
+        self.retries = int(book[Row.RETRIES].sum())
+        self.moved = bool(book[Row.MOVED].any())
+
+    def _run(self, name: tuple[Any, ...], launch: Any) -> None:
+        """Run a part of the iteration, with the end of it (which does nothing until no device
+        tries any more), and read the book."""
+        launches, a = self.iteration, self.arrays
+
+        def whole() -> None:
+            launch()
+            launches.settle()
+            launches.finish()
+            self.host.copy_(a.book, non_blocking=True)
+
+        self.graphs.run(name, whole, kind=name[0::2])
+        self.wait()
+
+    def _count(self, expected: int) -> int:
+        return next((n for n in COUNTS if n >= expected), COUNTS[-1])
+
+    def _surroundings(self, x: State) -> None:
+        """What clipping and resetting the momentum look at."""
+        a = self.arrays
+        distance, middle = surroundings(self.shard, x)
+        self.exchange.constants(distance, middle)
+        self.iteration.distance = torch.from_numpy(distance[:, 0].copy()).to(self.device)
+        rows = np.zeros((len(middle), 15))
+        del rows
+        centers = torch.zeros((a.all_P, 4), dtype=torch.float64, device=self.device)
+        centers[:, :3] = torch.from_numpy(middle).to(self.device)[a.order]
+        self.iteration.centers = centers
+
+    def check(self) -> None:
+        """Raise `DabaError` if a guarantee of the method does not hold (`Solver.check`)."""
+        F, before, metrics = self.objective, self.checked, self.metrics
+        scale = {"float64": 1e-9, "mixed": 1e-9, "float32": 1e-4}[self.options.precision] * F
+        if self.accelerated:
+            total = float(self.comm.gather(metrics.F[:, None]).sum())
+            broken = {
+                "ΣF^α = F": abs(total - F) > scale,
+                "F^α ≤ E^α": bool((metrics.F > metrics.E + scale).any()),
+                "E^α ≤ F̄^α": bool((metrics.E > before[1] + scale).any()),
+                "F̄^α never rises": bool((metrics.F_bar > before[1] + scale).any()),
+            }
+        else:
+            broken = {"F never rises": before[0] * (1 + 1e-12) + scale * 1e-3 < F}
+        self.checked = (F, metrics.F_bar.copy())
+        if any(broken.values()):
+            names = ", ".join(name for name, failed in broken.items() if failed)
+            raise DabaError(f"a guarantee of the method failed in rounding or in code: {names}")
