@@ -24,9 +24,11 @@ import numpy as np
 from daba.errors import DabaError, DabaWarning
 from daba.io.files import PathLike, open_output, writing_folder
 from daba.result import Iteration
+from daba.saved import Saved
 from daba.together import write_together
 
 if TYPE_CHECKING:
+    from daba.gpu.solver import GpuSolver
     from daba.run import Run
     from daba.solver import Solver
 
@@ -34,7 +36,7 @@ FORMAT, VERSION = "daba checkpoint", 1
 KEPT = 2
 FREE = {
     "threads", "iterations", "max_seconds", "check", "function_tolerance", "gradient_tolerance",
-    "patience", "report_every",
+    "patience", "report_every", "backend", "precision",
 }  # fmt: skip
 """Options that may differ when a solve is resumed: they do not change the next iteration."""
 
@@ -97,8 +99,10 @@ class Checkpoints:
         root = Path(self.folder)
         target = root / f"iteration-{run.iteration:08d}"
 
+        saved = run.solver.saved()
+
         def finish(folder: Path, checksums: dict[str, int]) -> None:
-            _write_manifest(folder, run, checksums)
+            _write_manifest(folder, run, checksums, {"eta": saved.eta, "s": saved.s})
             _publish(folder, target)
             _remove_old(root)
 
@@ -107,7 +111,7 @@ class Checkpoints:
             begin=lambda: _temporary(root, target),
             write=lambda folder: {
                 _name(device): _write(folder / _name(device), arrays)
-                for device, arrays in device_states(run.solver).items()
+                for device, arrays in device_states(run.solver, saved).items()
             },
             finish=finish,
             abandon=lambda folder: shutil.rmtree(folder, ignore_errors=True),
@@ -118,14 +122,14 @@ class Checkpoints:
             warnings.warn(text, DabaWarning, stacklevel=2)
         self._saved, self._last = time.perf_counter(), run.iteration
 
-    def restore(self, solver: Solver, fingerprint: dict[str, Any]) -> dict[str, Any]:
+    def restore(self, solver: Solver | GpuSolver, fingerprint: dict[str, Any]) -> dict[str, Any]:
         """Put a fresh solver where the checkpoint left off; returns its manifest."""
         assert self.resume is not None
         folder = latest(Path(self.resume))
         manifest = _read_manifest(folder)
         _check_same(folder, manifest, solver, fingerprint)
         arrays = {}
-        for device in solver.shard.by_device(solver.x):
+        for device in range(solver.shard.first, solver.shard.first + solver.shard.num_devices):
             arrays[device] = _read(folder / _name(device), manifest["files"][_name(device)])
         put_back(solver, arrays, manifest["common"])
         if self._goes_on():
@@ -133,70 +137,70 @@ class Checkpoints:
         return manifest
 
 
-def device_states(solver: Solver) -> dict[int, dict[str, np.ndarray]]:
+def device_states(solver: Solver | GpuSolver, saved: Saved) -> dict[int, dict[str, np.ndarray]]:
     """Everything that the next iteration depends on, by device."""
-    shard, lm, metrics = solver.shard, solver.levenberg, solver.metrics
-    x = shard.by_device(solver.x)
-    last = shard.by_device(solver.nesterov.last) if solver.accelerated else x
-    states = {}
+    shard = solver.shard
+    x, last = shard.by_device(saved.x), shard.by_device(saved.last)
+    states: dict[int, dict[str, Any]] = {}
     for a, (device, own) in enumerate(x.items()):
         cameras = slice(shard.devices.camera_ptr[a], shard.devices.camera_ptr[a + 1])
         states[device] = {
             "cameras": own.cameras,
             "points": own.points,
-            "radius": lm.radius[a],
-            "shrink": lm.shrink[a],
-            "limit": lm.limit[a],
+            "radius": saved.radius[a],
+            "shrink": saved.shrink[a],
+            "limit": saved.limit[a],
         }
         if solver.accelerated:
             states[device] |= {
                 "last_cameras": last[device].cameras,
                 "last_points": last[device].points,
-                "camera_s": solver.nesterov.camera_s[cameras],
-                "F": metrics.F[a],
-                "F_bar": metrics.F_bar[a],
-                "E": metrics.E[a],
+                "camera_s": saved.camera_s[cameras],
+                "F": saved.F[a],
+                "F_bar": saved.F_bar[a],
+                "E": saved.E[a],
             }
     return {device: {k: np.asarray(v) for k, v in s.items()} for device, s in states.items()}
 
 
-def common_state(solver: Solver) -> dict[str, float]:
-    """What is the same on every device."""
-    return {
-        "eta": float(solver.metrics.eta),
-        "s": float(solver.nesterov.s) if solver.accelerated else 1.0,
-    }
-
-
 def put_back(
-    solver: Solver, arrays: dict[int, dict[str, np.ndarray]], common: dict[str, float]
+    solver: Solver | GpuSolver, arrays: dict[int, dict[str, np.ndarray]], common: dict[str, float]
 ) -> None:
-    """The reverse of `device_states` and `common_state`; neighbours tell their ghosts."""
-    shard, lm, metrics = solver.shard, solver.levenberg, solver.metrics
-    x, last = solver.x.copy(), solver.x.copy()
-    camera_s = np.ones(len(x.cameras))
+    """The reverse of `device_states`; neighbours tell their ghosts."""
+    shard, saved = solver.shard, solver.saved()
+    x, last = saved.x.copy(), saved.x.copy()
+    camera_s = np.ones((len(x.cameras), 1))
     for a, found in enumerate(arrays.values()):
         cameras = slice(shard.devices.camera_ptr[a], shard.devices.camera_ptr[a + 1])
         points = slice(shard.devices.point_ptr[a], shard.devices.point_ptr[a + 1])
         x.cameras[cameras], x.points[points] = found["cameras"], found["points"]
-        lm.radius[a], lm.shrink[a] = found["radius"], found["shrink"]
-        lm.limit[a] = found["limit"]
         if solver.accelerated:
             last.cameras[cameras] = found["last_cameras"]
             last.points[points] = found["last_points"]
-            camera_s[cameras] = found["camera_s"]
+            camera_s[cameras, 0] = found["camera_s"]
     solver.exchange.update(x, "both")
     if solver.accelerated:
         solver.exchange.update(last, "both")
-        rows = camera_s[:, None].copy()
-        solver.exchange.constants(rows, np.zeros((len(x.points), 1)))
-        solver.nesterov.last, solver.nesterov.camera_s = last, rows[:, 0].copy()
-        solver.nesterov.s = common["s"]
-        for name in ("F", "F_bar", "E"):  # new arrays: at the start, F and E are one
-            setattr(metrics, name, np.array([float(found[name]) for found in arrays.values()]))
-    metrics.eta = common["eta"]
-    solver.place(x)
-    solver.checked = (solver.objective, metrics.F_bar.copy())
+        solver.exchange.constants(camera_s, np.zeros((len(x.points), 1)))
+
+    def each(name: str, otherwise: np.ndarray) -> np.ndarray:
+        return np.array([float(found.get(name, y)) for found, y in zip(arrays.values(), otherwise, strict=True)])
+
+    solver.restore(
+        Saved(
+            x,
+            last,
+            camera_s[:, 0].copy(),
+            common["s"],
+            each("radius", saved.radius),
+            each("shrink", saved.shrink),
+            each("limit", saved.limit),
+            each("F", saved.F),
+            each("F_bar", saved.F_bar),
+            each("E", saved.E),
+            common["eta"],
+        )
+    )
 
 
 def latest(path: Path) -> Path:
@@ -268,7 +272,9 @@ def _damaged(path: Path, why: str) -> str:
     return text
 
 
-def _write_manifest(folder: Path, run: Run, files: dict[str, int]) -> None:
+def _write_manifest(
+    folder: Path, run: Run, files: dict[str, int], common: dict[str, float]
+) -> None:
     manifest = {
         "format": FORMAT,
         "version": VERSION,
@@ -277,7 +283,7 @@ def _write_manifest(folder: Path, run: Run, files: dict[str, int]) -> None:
         "seconds": time.perf_counter() - run.begin,
         "problem": run.fingerprint,
         "options": run.options.to_dict(),
-        "common": common_state(run.solver),
+        "common": common,
         "files": files,
         "history": [asdict(entry) for entry in run.history],
     }
@@ -308,7 +314,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _check_same(
-    folder: Path, manifest: dict[str, Any], solver: Solver, fingerprint: dict[str, Any]
+    folder: Path, manifest: dict[str, Any], solver: Solver | GpuSolver, fingerprint: dict[str, Any]
 ) -> None:
     """Refuse a checkpoint of another problem, partition or method."""
     for what, mine in fingerprint.items():

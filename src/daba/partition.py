@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from daba.bisection import bisect_cameras, has_metis, places_seen
 from daba.errors import DabaError
 from daba.problem import Ints, Problem
 from daba.splitting import camera_graph, settle_cameras, split_cameras, split_points
@@ -23,16 +24,20 @@ class Partition:
 def make_partition(problem: Problem, devices: int, seed: int = 0) -> Partition:
     """Split by METIS on the camera graph: edges weighted by common points, cameras by their
     observations; each point goes to the device that sees it most, and each camera, if that device
-    has room, to the one that owns most of its points. The same seed gives the same partition."""
+    has room, to the one that owns most of its points. The same seed gives the same partition. Where
+    METIS is not installed, cameras are bisected by what they look at instead."""
     C, P, ends = (
         problem.num_cameras,
         problem.num_points,
         (problem.camera_index, problem.point_index),
     )
     check_devices(devices, C)
-    graph = camera_graph(*ends, C, P) if devices > 1 else None
     load = np.bincount(problem.camera_index, minlength=C)
-    cameras = split_cameras(graph, load, devices, seed)
+    if devices > 1 and not has_metis():
+        cameras = bisect_cameras(places_seen(problem), load, devices)
+    else:
+        graph = camera_graph(*ends, C, P) if devices > 1 else None
+        cameras = split_cameras(graph, load, devices, seed)
     cameras = settle_cameras(cameras, load, devices, lambda: [(*ends, range(P))])
     return Partition(cameras, split_points(*ends, cameras, devices, range(P)), devices)
 

@@ -20,14 +20,13 @@ from daba.options import Options
 from daba.partition import Partition
 from daba.problem import Problem
 from daba.result import Iteration, RankReport, Result
-from daba.threads import one_blas_thread, set_threads
-from daba.warmup import compile_kernels
 
 if TYPE_CHECKING:
     from daba.checkpoint import Checkpoints
     from daba.comm import Communicator
     from daba.io.files import PathLike
     from daba.io.store import Store
+    from daba.gpu.solver import GpuSolver
     from daba.solver import Solver
 
 Callback = Callable[[Iteration], Any]
@@ -66,35 +65,32 @@ def solve(
     Ctrl-C, SIGTERM and SIGUSR1 stop the solve after the iteration at hand; what was reached is
     returned.
     """
+    from daba.backend import make_backend
     from daba.comm.serial import Communicator
     from daba.setup import make_setup
 
     options = _options(options, changes, partition)
     comm = comm or Communicator()
-    set_threads(options.threads or comm.threads)
-    if comm.rank == 0:
-        compile_kernels()
-    comm.barrier()
-    from daba.solver import Solver
-
+    backend = make_backend(options, comm)
     begin = time.perf_counter()
     setup = make_setup(problem, options, partition, comm)
     options = setup.options
-    with one_blas_thread(), Interrupt() as interrupt, open_log(log, comm.rank) as lines:
-        solver = Solver(setup.shard, options, comm)
+    with backend.running(), Interrupt() as interrupt, open_log(log, comm.rank) as lines:
+        solver = backend.solver(setup.shard, options, comm)
         run = Run(solver, setup.fingerprint, callback, checkpoints, interrupt, begin, lines)
         converged, reason = run.loop()
+    x = solver.x
     return Result(
-        solution=setup.gather(solver.x),
+        solution=setup.gather(x),
         source=setup.source,
         options=options,
         history=run.history,
         reason=reason,
         converged=converged,
-        linear_solver=type(solver.levenberg.linear).__name__.lower(),
+        linear_solver=solver.linear_solver,
         sizes=setup.sizes,
         ranks=run.rank_reports(),
-        local=solver.shard.by_device(solver.x),
+        local=solver.shard.by_device(x),
     )
 
 
@@ -122,7 +118,7 @@ class Run:
 
     def __init__(
         self,
-        solver: Solver,
+        solver: Solver | GpuSolver,
         fingerprint: dict[str, Any],
         callback: Callback | None,
         checkpoints: Checkpoints | None,

@@ -15,6 +15,7 @@ from daba.kernels.cpu import refine, state
 from daba.kernels.cpu.types import Bools, Floats
 from daba.levenberg import Levenberg, Step
 from daba.options import Options
+from daba.saved import Saved
 from daba.shard import Shard, State
 from daba.surrogate import NoSurrogate, Surrogate
 
@@ -62,6 +63,34 @@ class Solver:
         self.x = x
         self.intra = self.levenberg.objective(x, self.all)
         self.inter = self.surrogate.rebase(x)
+
+    @property
+    def linear_solver(self) -> str:
+        """What solves the reduced camera system."""
+        return type(self.levenberg.linear).__name__.lower()
+
+    def saved(self) -> Saved:
+        """Everything that the next iteration depends on."""
+        lm, metrics = self.levenberg, self.metrics
+        last, camera_s, s = self.x, np.ones(len(self.x.cameras)), 1.0
+        if self.accelerated:
+            last, camera_s, s = self.nesterov.last, self.nesterov.camera_s, float(self.nesterov.s)
+        return Saved(
+            self.x, last, camera_s, s, lm.radius, lm.shrink, lm.limit,
+            metrics.F, metrics.F_bar, metrics.E, float(metrics.eta),
+        )  # fmt: skip
+
+    def restore(self, saved: Saved) -> None:
+        """Go on from there; the ghosts are known."""
+        lm, metrics = self.levenberg, self.metrics
+        lm.radius, lm.shrink, lm.limit = saved.radius, saved.shrink, saved.limit
+        if self.accelerated:
+            self.nesterov.last, self.nesterov.camera_s = saved.last, saved.camera_s
+            self.nesterov.s = saved.s
+            metrics.F, metrics.F_bar, metrics.E = saved.F, saved.F_bar, saved.E
+        metrics.eta = saved.eta
+        self.place(saved.x)
+        self.checked = (self.objective, metrics.F_bar.copy())
 
     @property
     def objective(self) -> float:

@@ -163,17 +163,14 @@ def split_points(
     without observations are dealt out evenly."""
     if devices == 1:
         return np.zeros(len(points), np.int32)
-    from scipy.sparse import csr_array
-
-    votes = csr_array(
-        (np.ones(len(point), np.int32), (point, camera_device[camera])),
-        shape=(len(points), devices),
+    cells, counts = np.unique(
+        point.astype(np.int64) * devices + camera_device[camera], return_counts=True
     )
-    votes.sum_duplicates()
-    votes.sort_indices()
-    row = np.repeat(np.arange(len(points)), np.diff(votes.indptr))
-    order = np.lexsort((votes.indices, -votes.data, row))
-    best = order[np.searchsorted(row, np.unique(row))]  # `order` keeps rows together
+    row = cells // devices
+    # of a point's cells the one with most observations, and the first of those
+    order = np.lexsort((cells, -counts, row))
+    first = np.flatnonzero(np.diff(row[order], prepend=-1))
+    best = cells[order[first]]
     owner = (np.arange(points.start, points.stop) % devices).astype(np.int32)
-    owner[np.unique(row)] = votes.indices[best]
+    owner[best // devices] = (best % devices).astype(np.int32)
     return owner

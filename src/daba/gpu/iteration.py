@@ -209,7 +209,7 @@ class Iteration:
         a = self.a
         moments.camera_system[(a.C,)](
             a.U, a.x.cameras, base.cameras, surrogate.cameras, a.zeta, a.derivative, a.system,
-            SURROGATE=a.surrogate, XI=self.options.xi, num_warps=2,
+            SURROGATE=a.surrogate, XI=self.options.xi, num_warps=4,
         )  # fmt: skip
 
     def damp(self, base: Estimate, surrogate: Moments) -> None:

@@ -16,6 +16,7 @@ from daba.gpu.iteration import Iteration
 from daba.gpu.precision import PRECISIONS
 from daba.kernels.gpu.book import Row, Status
 from daba.options import Options
+from daba.saved import Saved
 from daba.shard import Shard, State
 from daba.surroundings import surroundings
 
@@ -113,6 +114,43 @@ class GpuSolver:
             eta=float(book[Row.ETA, 0]),
         )  # fmt: skip
 
+    def saved(self) -> Saved:
+        """Everything that the next iteration depends on."""
+        a, book = self.arrays, self.read_book()
+        rows = (Row.RADIUS, Row.SHRINK, Row.LIMIT, Row.F, Row.F_BAR, Row.E)
+        return Saved(
+            self.x, a.download(a.last), a.camera_s.cpu().numpy(), float(book[Row.S_POINTS, 0]),
+            *(book[row].copy() for row in rows), float(book[Row.ETA, 0]),
+        )  # fmt: skip
+
+    def restore(self, saved: Saved) -> None:
+        """Go on from there; the ghosts are known."""
+        a, book = self.arrays, self.book
+        if self.accelerated:
+            last = a.upload(saved.last)
+            a.last.cameras.copy_(last.cameras)
+            a.last.points.copy_(last.points)
+            a.camera_s.copy_(torch.from_numpy(saved.camera_s))
+        for row, value in (
+            (Row.RADIUS, saved.radius), (Row.SHRINK, saved.shrink), (Row.LIMIT, saved.limit),
+            (Row.F, saved.F), (Row.F_BAR, saved.F_bar), (Row.E, saved.E), (Row.ETA, saved.eta),
+            (Row.S_POINTS, saved.s),
+        ):  # fmt: skip
+            book[row] = value
+        self.write_book(book)
+        self.place(saved.x)
+        self.checked = (self.objective, saved.F_bar.copy())
+
+    def gradient_norm(self) -> float:
+        """Largest entry of the gradient of F; the surrogate's is the same at its base (Prop. 1)."""
+        a, launches = self.arrays, self.iteration
+        launches.linearize()
+        launches.assemble(a.x, a.at_x)
+        by_camera = a.system.view(-1, 16, 16)[:, :9, 9].abs().max()
+        g = a.g - 2.0 * a.at_x.points[:, 1:].T if a.surrogate else a.g
+        here = max(float(by_camera), float(g.abs().max()))
+        return float(self.comm.gather(np.full((len(self.all), 1), here)).max())
+
     def place(self, x: State) -> None:
         """Stand at x, whose ghosts are known."""
         a, launches = self.arrays, self.iteration
@@ -186,8 +224,6 @@ class GpuSolver:
         distance, middle = surroundings(self.shard, x)
         self.exchange.constants(distance, middle)
         self.iteration.distance = torch.from_numpy(distance[:, 0].copy()).to(self.device)
-        rows = np.zeros((len(middle), 15))
-        del rows
         centers = torch.zeros((a.all_P, 4), dtype=torch.float64, device=self.device)
         centers[:, :3] = torch.from_numpy(middle).to(self.device)[a.order]
         self.iteration.centers = centers

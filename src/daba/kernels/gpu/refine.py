@@ -93,13 +93,13 @@ def refine_points(
     before = joined(shared, before)
     reach = tl.sqrt(smallest(shared, near)) * REACH
     floor = 1e-9 * tl.maximum(v0, tl.maximum(v3, v5))
-    mu = DAMPING
+    mu = tl.sum(o, axis=0) + DAMPING
     change = tl.zeros([B], tl.float64)
     bx = l[0]
     by = l[1]
     bz = l[2]
     waiting = tl.full([B], 1, tl.int32)
-    for _ in tl.static_range(4):
+    for _ in range(TRIES):
         if tl.sum(waiting, axis=0) > 0:
             i0, i1, i2, i3, i4, i5 = inverse_symmetric3(
                 v0 + mu * tl.maximum(v0, floor), v1, v2, v3 + mu * tl.maximum(v3, floor), v4,
@@ -193,10 +193,10 @@ def refine_cameras(
     U = tl.where((a[:, None] < 9) & (a[None, :] < 9), tile, 0.0)
     on = (a[:, None] == a[None, :]) & (a[:, None] < 9)
     old = row_of(cameras, i)
-    mu = DAMPING
+    mu = start * 0.0 + DAMPING
     change = start * 0.0
-    waiting = True
-    for _ in tl.static_range(4):
+    waiting = start == start
+    for _ in range(TRIES):
         if waiting:
             damped = tl.where(on, U + mu * tl.maximum(U, 1e-6), U)
             x = -tl.sum(inverse(damped, 1e-14) * g[None, :], axis=1)
@@ -216,6 +216,6 @@ def refine_cameras(
             if after < start:
                 change = after - start
                 place_camera(old, s9, cameras, i)
-                waiting = False
+                waiting = start != start
         mu = mu * 30.0
     tl.store(partial + i, change)
