@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from scene import in_strips, landscape
 
-from daba.gpu.arrays import Arrays
 from daba.gpu.solver import GpuSolver
 from daba.kernels.gpu import decide, intra, moments, pcg, schur, state, step
 from daba.kernels.gpu.book import Row
 from daba.options import Options
 from daba.shard import make_shard
+from scene import in_strips, landscape
 
 SIZES = (
     (49, 7_776, 31_843),
@@ -140,8 +139,12 @@ def kernels(solver: GpuSolver, bandwidth: float) -> None:
     both = milliseconds(lambda: it.product(0))
     w, k, P = a.record_l.element_size(), a.intra_c.records.element_size() * 4, a.P
     moved = k * (len(a.intra_c.records) + len(a.intra_l.records)) + w * P * (16 + 4 + 8)
-    print(f"  Schur product {both:.4f} ms, {moved / 1e9:.3f} GB, "
-          f"{100 * moved / bandwidth / (both / 1e3):.0f} % of the copy bandwidth", flush=True)  # fmt: skip
+    share = moved / bandwidth / (both / 1e3)
+    print(
+        f"  Schur product {both:.4f} ms, {moved / 1e9:.3f} GB, "
+        f"{100 * share:.0f} % of the copy bandwidth",
+        flush=True,
+    )
 
 
 def flags(solver: GpuSolver) -> None:
@@ -162,25 +165,67 @@ def launches(solver: GpuSolver) -> Iterator[tuple[str, Callable[[], Any], float,
     C, P, edge = a.C, a.P, a.inter_l.members.numel()
     base, surrogate = a.bar, a.at_bar
     yield "product_points", lambda: _points(it), by_l + P * w * (4 + 8 + 3), schur.product_points
-    yield "product_cameras", lambda: _cameras(it), by_c + P * w * 8 + C * 2048, schur.product_cameras
+    yield (
+        "product_cameras",
+        lambda: _cameras(it),
+        by_c + P * w * 8 + C * 2048,
+        schur.product_cameras,
+    )
     yield "update", lambda: it.update(0), C * (256 + 6 * 16) * w, pcg.update
     yield "direction", lambda: it.direction(False, 0), C * 48 * w, pcg.direction
-    yield "linearize_points", lambda: _only(it, "p"), by_l + P * (32 + 24 + 7 * w), intra.linearize_points
-    yield "linearize_cameras", lambda: _only(it, "c"), by_c + P * 32 + C * 2048, intra.linearize_cameras
-    yield "damp_points", lambda: it.damp(base, surrogate), P * (32 * 3 + 24 + 7 * w + 16 * w), schur.damp_points
+    yield (
+        "linearize_points",
+        lambda: _only(it, "p"),
+        by_l + P * (32 + 24 + 7 * w),
+        intra.linearize_points,
+    )
+    yield (
+        "linearize_cameras",
+        lambda: _only(it, "c"),
+        by_c + P * 32 + C * 2048,
+        intra.linearize_cameras,
+    )
+    yield (
+        "damp_points",
+        lambda: it.damp(base, surrogate),
+        P * (32 * 3 + 24 + 7 * w + 16 * w),
+        schur.damp_points,
+    )
     yield "eliminate", it.eliminate, by_c + P * w * 16 + C * 256 * w, schur.eliminate
     yield "precondition", it.precondition, C * (2048 + 512 * w), pcg.precondition
     yield "camera_system", lambda: it.assemble(base, surrogate), C * 3 * 2048, moments.camera_system
-    yield "move", lambda: it.move(base, surrogate), by_l + P * (32 * 4 + 24 + 19 * w), step.move_points
+    yield (
+        "move",
+        lambda: it.move(base, surrogate),
+        by_l + P * (32 * 4 + 24 + 19 * w),
+        step.move_points,
+    )
     yield "objective", lambda: it.objective(a.new, Row.TRYING), by_c + P * 32, intra.objective
-    yield "evaluate", lambda: it.evaluate(a.new, (base, surrogate), (a.x, a.at_x), Row.TRYING), \
-        P * 32 * 5, moments.evaluate_points
-    yield "rebase", lambda: it.rebase(a.bar, a.at_bar, False, False), \
-        inter_c + inter_l + 64 * edge + C * 2048, moments.build_points
-    yield "rebase with slack", lambda: it.rebase(a.new, a.at_x, True, True), \
-        inter_c + inter_l + 128 * edge + C * 2048, moments.build_points
+    yield (
+        "evaluate",
+        lambda: it.evaluate(a.new, (base, surrogate), (a.x, a.at_x), Row.TRYING),
+        P * 32 * 5,
+        moments.evaluate_points,
+    )
+    yield (
+        "rebase",
+        lambda: it.rebase(a.bar, a.at_bar, False, False),
+        inter_c + inter_l + 64 * edge + C * 2048,
+        moments.build_points,
+    )
+    yield (
+        "rebase with slack",
+        lambda: it.rebase(a.new, a.at_x, True, True),
+        inter_c + inter_l + 128 * edge + C * 2048,
+        moments.build_points,
+    )
     yield "extrapolate", it.extrapolate, P * 32 * 3, state.extrapolate_points
-    yield "add_up", lambda: it.add_up(it.step_jobs), 8 * (6 * C + 4 * a.intra_l.count), decide.add_up
+    yield (
+        "add_up",
+        lambda: it.add_up(it.step_jobs),
+        8 * (6 * C + 4 * a.intra_l.count),
+        decide.add_up,
+    )
     yield "settle", it.settle, 0.0, state.settle_points
     yield "shift", it.shift, P * 32 * 4, state.shift
 

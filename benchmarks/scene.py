@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from daba.bisection import bisect_cameras
 from daba.partition import Partition
 from daba.problem import Problem
-from daba.bisection import bisect_cameras
 from daba.splitting import split_points
 
 HEIGHT, FOCAL = 6.0, 1000.0
@@ -18,7 +18,9 @@ def landscape(cameras: int, points: int, observations: int, seed: int = 0) -> Pr
     rng = np.random.default_rng(seed)
     side = int(np.ceil(np.sqrt(cameras)))
     where = np.arange(cameras)
-    centers = np.stack([where // side, where % side, np.full(cameras, HEIGHT)], axis=1).astype(float)
+    centers = np.stack([where // side, where % side, np.full(cameras, HEIGHT)], axis=1).astype(
+        float
+    )
     centers[:, :2] += rng.uniform(-0.2, 0.2, (cameras, 2))
     home = np.sort(rng.integers(0, cameras, points))
     l = np.empty((points, 3))

@@ -43,7 +43,7 @@ class Cpu:
     def running(self) -> contextlib.AbstractContextManager[Any]:
         from daba.threads import one_blas_thread
 
-        return one_blas_thread()  # type: ignore[no-any-return]
+        return one_blas_thread()
 
     def solver(self, shard: Shard, options: Options, comm: Communicator) -> Solver:
         from daba.solver import Solver
@@ -62,7 +62,7 @@ class Gpu:
     def running(self) -> contextlib.AbstractContextManager[Any]:
         import torch
 
-        return torch.cuda.device(self.device)  # type: ignore[no-any-return]
+        return torch.cuda.device(self.device)
 
     def solver(self, shard: Shard, options: Options, comm: Communicator) -> GpuSolver:
         from daba.gpu.memory import check_memory

@@ -184,7 +184,9 @@ def put_back(
         solver.exchange.constants(camera_s, np.zeros((len(x.points), 1)))
 
     def each(name: str, otherwise: np.ndarray) -> np.ndarray:
-        return np.array([float(found.get(name, y)) for found, y in zip(arrays.values(), otherwise, strict=True)])
+        return np.array(
+            [float(found.get(name, y)) for found, y in zip(arrays.values(), otherwise, strict=True)]
+        )
 
     solver.restore(
         Saved(

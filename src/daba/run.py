@@ -24,9 +24,9 @@ from daba.result import Iteration, RankReport, Result
 if TYPE_CHECKING:
     from daba.checkpoint import Checkpoints
     from daba.comm import Communicator
+    from daba.gpu.solver import GpuSolver
     from daba.io.files import PathLike
     from daba.io.store import Store
-    from daba.gpu.solver import GpuSolver
     from daba.solver import Solver
 
 Callback = Callable[[Iteration], Any]

@@ -130,8 +130,10 @@ class Arrays:
             return torch.zeros(shape, dtype=kind, device=self.device)
 
         def moments() -> Moments:
-            return Moments(zeros(C, 256), zeros(P, 4)) if self.surrogate else Moments(
-                zeros(1, 256), zeros(1, 4)
+            return (
+                Moments(zeros(C, 256), zeros(P, 4))
+                if self.surrogate
+                else Moments(zeros(1, 256), zeros(1, 4))
             )
 
         self.at_x = moments()
@@ -148,9 +150,9 @@ class Arrays:
         self.zeta = torch.from_numpy(tables.zeta().ravel()).to(self.device)
         self.derivative = torch.from_numpy(tables.derivative().ravel()).to(self.device)
         self.blocks, self.device_blocks = self._blocks()
-        self.device_cameras = torch.from_numpy(
-            self.shard.devices.camera_ptr.astype(np.int64)
-        ).to(self.device)
+        self.device_cameras = torch.from_numpy(self.shard.devices.camera_ptr.astype(np.int64)).to(
+            self.device
+        )
         self.book = zeros(ROWS, S)
         self._partials()
 

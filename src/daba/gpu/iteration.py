@@ -50,9 +50,7 @@ class Iteration:
         if a.refined:
             slack = ("slack1", 2) if a.accelerated else ("zero", 0)
             more += [slack, ("refined_l", 3), ("refined_c", 0)]
-        self.finish_jobs = a.jobs(
-            ("inter_c", 0), ("inter_c1", 0), ("inter_l", 2), *gaps, *more
-        )
+        self.finish_jobs = a.jobs(("inter_c", 0), ("inter_c1", 0), ("inter_l", 2), *gaps, *more)
 
     # The parts of an iteration
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,8 @@ from daba.surroundings import surroundings
 
 COUNTS = (2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Iterations of conjugate gradients that graphs are made for."""
+MOST = 64
+"""And for those that need more than was expected."""
 
 
 class GpuSolver:
@@ -118,9 +121,10 @@ class GpuSolver:
         """Everything that the next iteration depends on."""
         a, book = self.arrays, self.read_book()
         rows = (Row.RADIUS, Row.SHRINK, Row.LIMIT, Row.F, Row.F_BAR, Row.E)
+        radius, shrink, limit, F, F_bar, E = (book[row].copy() for row in rows)
         return Saved(
             self.x, a.download(a.last), a.camera_s.cpu().numpy(), float(book[Row.S_POINTS, 0]),
-            *(book[row].copy() for row in rows), float(book[Row.ETA, 0]),
+            radius, shrink, limit, F, F_bar, E, float(book[Row.ETA, 0]),
         )  # fmt: skip
 
     def restore(self, saved: Saved) -> None:
@@ -179,21 +183,22 @@ class GpuSolver:
         once for each attempt at a step."""
         launches, here = self.iteration, False
         count = self._count(self.expected)
-        self._run(("begin", count), lambda: (launches.begin(), launches.attempt(count, False)))
+
+        def first() -> None:
+            launches.begin()
+            launches.attempt(count, False)
+
+        self._run(("begin", count), first)
         while True:
             status = Status(int(self.book[Row.STATUS, 0]))
             if status == Status.DONE:
                 break
             here = here or status == Status.RESTART
-            mode = here
             if status == Status.MORE:
-                count = COUNTS[-1]
-                self._run(("more", count, mode), lambda: launches.more(COUNTS[-1], mode))
+                self._run(("more", MOST, here), partial(launches.more, MOST, here))
             else:
                 count = self._count(self.expected)
-                self._run(
-                    ("attempt", count, mode), lambda c=count: launches.attempt(c, mode)
-                )
+                self._run(("attempt", count, here), partial(launches.attempt, count, here))
         book = self.book
         self.expected = int(book[Row.COUNT].max())
         self.restarts = int(book[Row.RESTARTS].sum())

@@ -159,12 +159,8 @@ def judge_step(
     intra = tl.load(book + S * INTRA + d, mask=there, other=0.0)
     intra_square = tl.load(book + S * INTRA_SQUARE + d, mask=there, other=0.0)
     new = tl.where(good, value, tl.load(book + S * NEW + d, mask=there, other=0.0))
-    new_square = tl.where(
-        good, square, tl.load(book + S * NEW_SQUARE + d, mask=there, other=0.0)
-    )
-    new_x = tl.where(
-        good, at_x + second, tl.load(book + S * NEW_X + d, mask=there, other=0.0)
-    )
+    new_square = tl.where(good, square, tl.load(book + S * NEW_SQUARE + d, mask=there, other=0.0))
+    new_x = tl.where(good, at_x + second, tl.load(book + S * NEW_X + d, mask=there, other=0.0))
     new_move = tl.where(good, move, tl.load(book + S * NEW_MOVE + d, mask=there, other=0.0))
     # counts
     count = tl.where(trying, tl.load(book + S * K + d, mask=there, other=0.0), 0.0)
@@ -227,9 +223,9 @@ def finish(
 ):  # fmt: skip
     """Book the iteration: F^α = E^α + ΔE^α, the careful radius, F̄^α ← (1 − η) F̄^α + η F^α.
 
-    SUM holds, by camera: F, squared pixel error and slack of the inter observations; by point: F and
-    slack; and with refinement F and squared pixel error of the intra observations, the slack, and
-    what each round has changed."""
+    SUM holds, of the inter observations: F, squared pixel error, F by point, and slack by camera
+    and by point; with refinement also F and squared pixel error of the intra observations, the
+    slack, and what the rounds have changed."""
     if tl.load(book + S * STATUS) != DONE:
         return
     d = tl.arange(0, SP)

@@ -1,4 +1,5 @@
-"""Passes over the intra observations: objective, and the Gauss–Newton system by point and camera."""
+"""Passes over the intra observations: objective, and the Gauss–Newton system by point and by
+camera."""
 
 import triton.language as tl
 from triton import jit
@@ -23,7 +24,7 @@ def linearize_points(
     projection P = I − δδᵀ/|δ|², g_l = −Σ w λ e."""
     n = tl.program_id(0)
     lane = tl.arange(0, B)
-    start, width, device, shared = head(heads, n)
+    start, width, _, shared = head(heads, n)
     j, own = member(members, n * B + lane)
     l = spots(points, j)
     W: tl.constexpr = V.dtype.element_ty

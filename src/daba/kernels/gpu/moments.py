@@ -1,7 +1,8 @@
 """The surrogate by moments, as in `kernels/cpu/moments.py`.
 
 Q_j is kept as a row (A, b); P_i as a tile (16, 16) whose rows 0…5 hold M in columns 0…5 and Gᵀ in
-columns 6…8. Both without their constants: these add up to the value at the base, which the book has.
+columns 6…8. Both without their constants: these add up to the value at the base, which is in the
+book.
 """
 
 import triton.language as tl
@@ -20,8 +21,10 @@ MOVED = tl.constexpr(int(Row.MOVED))
 
 
 @jit
-def gap_of(f, c, t, l, last_c, last_t, last_l, ux, uy, weight,
-           KIND: tl.constexpr, RADIUS: tl.constexpr, THETA: tl.constexpr, T: tl.constexpr):  # fmt: skip
+def gap_of(
+    f, c, t, l, last_c, last_t, last_l, ux, uy, weight,
+    KIND: tl.constexpr, RADIUS: tl.constexpr, THETA: tl.constexpr, T: tl.constexpr,
+):  # fmt: skip
     """F_ij − P_ij − Q_ij at (c, l) for the base before, both centres counted from the old one: what
     is common to both does not matter."""
     seen = weight > 0
@@ -50,14 +53,13 @@ def build_points(
     book, partial, N, GUARDED: tl.constexpr, GAP: tl.constexpr, KIND: tl.constexpr,
     RADIUS: tl.constexpr, THETA: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """A = Σ w λ²/(2(1−θ)) and b = Σ ½ w λ e of each point of the boundary; by slice Σ F_ij and, with
-    GAP, the slack Σ (F_ij − P_ij − Q_ij) for the base before."""
+    """A = Σ w λ²/(2(1−θ)) and b = Σ ½ w λ e of each point of the boundary; by slice Σ F_ij and,
+    with GAP, the slack Σ (F_ij − P_ij − Q_ij) for the base before."""
     n = tl.program_id(0)
-    if GUARDED:
-        if tl.load(book + STATUS) != DONE:
-            return
+    if GUARDED and tl.load(book + STATUS) != DONE:
+        return
     lane = tl.arange(0, B)
-    start, width, device, shared = head(heads, n)
+    start, width, _, shared = head(heads, n)
     j, own = member(members, n * B + lane)
     l = spots(points, j)
     last_l = l
@@ -100,12 +102,11 @@ def build_cameras(
     book, partial, C, GUARDED: tl.constexpr, GAP: tl.constexpr, KIND: tl.constexpr,
     RADIUS: tl.constexpr, THETA: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """M = Σ w/(2θ) m mᵀ and G = Σ ½ w e mᵀ of each camera; by camera Σ F_ij, squared pixel error and,
-    with GAP, the slack."""
+    """M = Σ w/(2θ) m mᵀ and G = Σ ½ w e mᵀ of each camera; by camera Σ F_ij, squared pixel error
+    and, with GAP, the slack."""
     i = tl.program_id(0)
-    if GUARDED:
-        if tl.load(book + STATUS) != DONE:
-            return
+    if GUARDED and tl.load(book + STATUS) != DONE:
+        return
     first = tl.load(begins + i)
     last = tl.load(begins + i + 1)
     if first == last:
@@ -137,9 +138,7 @@ def build_cameras(
         m = row16(ux, uy, o + 1.0, s, s * s, lam, o, o, o, o)
         x = 0.5 * w
         y = x / THETA
-        wm = row16(
-            y * ux, y * uy, y, y * s, y * s * s, y * lam, x * ex, x * ey, x * ez, o
-        )
+        wm = row16(y * ux, y * uy, y, y * s, y * s * s, y * lam, x * ex, x * ey, x * ez, o)
         tile = tl.dot(tl.trans(m), wm, tile, input_precision="ieee", out_dtype=T)
     cell = tl.arange(0, 16)
     tl.store(moments + i * 256 + cell[:, None] * 16 + cell[None, :], tile)

@@ -107,9 +107,7 @@ def row16(a0, a1, a2, a3, a4, a5, a6, a7, a8, a9):
     even = tl.join(
         tl.join(tl.join(a0, a8), tl.join(a4, o)), tl.join(tl.join(a2, o), tl.join(a6, o))
     )
-    odd = tl.join(
-        tl.join(tl.join(a1, a9), tl.join(a5, o)), tl.join(tl.join(a3, o), tl.join(a7, o))
-    )
+    odd = tl.join(tl.join(tl.join(a1, a9), tl.join(a5, o)), tl.join(tl.join(a3, o), tl.join(a7, o)))
     tile = tl.reshape(tl.join(even, odd), [a0.shape[0], 16])
     if a0.dtype == tl.float64:
         tile = tl.sum(tile[:, :, None], axis=2)

@@ -2,9 +2,9 @@
 
     S = U' − W V'⁻¹ Wᵀ
 
-Nothing of an observation is stored: its derivatives are computed anew in every product, from records
-of cameras (R, t, d and v) and points (l and y) in the linear solver's precision. Coordinates in
-these records are counted from the middle of the scene.
+Nothing of an observation is stored: its derivatives are computed anew in every product, from
+records of cameras (R, t, d and v) and points (l and y) in the linear solver's precision.
+Coordinates in these records are counted from the middle of the scene.
 """
 
 import triton.language as tl
@@ -50,7 +50,7 @@ def fill_cameras(cameras, middle, record_c, C, STRIDE: tl.constexpr, B: tl.const
 
 @jit
 def point_system(V, g, points, base, moments, j, P, SURROGATE: tl.constexpr, XI: tl.constexpr):
-    """V and g_l of E^α at each lane's point: of the intra observations, of Q_j and of ½ξ|l − l̂|²."""
+    """V and g_l of E^α at each lane's point: of intra observations, of Q_j and of ½ξ|l − l̂|²."""
     v0 = tl.load(V + j)
     v1 = tl.load(V + P + j)
     v2 = tl.load(V + 2 * P + j)
@@ -133,9 +133,7 @@ def eliminate(
         zx, zy, zz, _ = quad(record_l, j * 8 + 4)
         i0, i1, i2, i3 = quad(v_inv, j * 8)
         i4, i5, _, _ = quad(v_inv, j * 8 + 4)
-        ex, ey, ez, lam, dx, dy, dz, qx, qy, qz, s = observe(
-            c, t, (lx, ly, lz), ux, uy, weight, W
-        )
+        ex, ey, ez, lam, dx, dy, dz, qx, qy, qz, s = observe(c, t, (lx, ly, lz), ux, uy, weight, W)
         _, w, _ = penalty(KIND, RADIUS, weight, ex, ey, ez)
         ax, ay, az, bx, by, bz = normal_basis(dx, dy, dz)
         J = derivative_row(c, lam, qx, qy, qz, ax, ay, az)
@@ -191,9 +189,7 @@ def gather_product(records, at, record_c, l, STRIDE: tl.constexpr, KIND: tl.cons
     v0, v1, v2, v3 = quad(record_c, at + 16)
     v4, v5, v6, v7 = quad(record_c, at + 20)
     c = (a0, a1, a2, a3, a4, a5, a6, a7, a8, 0.0, 0.0, 0.0, d0, d1, d2)
-    ex, ey, ez, lam, dx, dy, dz, qx, qy, qz, s = observe(
-        c, (tx, ty, tz), l, ux, uy, weight, W
-    )
+    ex, ey, ez, lam, dx, dy, dz, qx, qy, qz, s = observe(c, (tx, ty, tz), l, ux, uy, weight, W)
     _, w, _ = penalty(KIND, RADIUS, weight, ex, ey, ez)
     x, y, z = along_camera(c, lam, qx, qy, qz, s, (v0, v1, v2, v3, v4, v5, v6, v7, v8))
     x, y, z = across(dx, dy, dz, x, y, z)
@@ -268,9 +264,7 @@ def product_cameras(
         weight = tl.where(n + lane < last, weight, 0.0)
         lx, ly, lz, _ = quad(record_l, j * 8)
         yx, yy, yz, _ = quad(record_l, j * 8 + 4)
-        ex, ey, ez, lam, dx, dy, dz, qx, qy, qz, s = observe(
-            c, t, (lx, ly, lz), ux, uy, weight, W
-        )
+        ex, ey, ez, lam, dx, dy, dz, qx, qy, qz, s = observe(c, t, (lx, ly, lz), ux, uy, weight, W)
         _, w, _ = penalty(KIND, RADIUS, weight, ex, ey, ez)
         x, y, z = across(dx, dy, dz, yx, yy, yz)
         w = w * lam  # −W y: the sign of J_l = −J_t turns round once more
@@ -284,9 +278,7 @@ def product_cameras(
         p6 += r[6]
         p7 += r[7]
         p8 += r[8]
-    p0, p1, p2, p3, p4, p5, p6, p7, p8 = tl.reduce(
-        (p0, p1, p2, p3, p4, p5, p6, p7, p8), 0, add9
-    )
+    p0, p1, p2, p3, p4, p5, p6, p7, p8 = tl.reduce((p0, p1, p2, p3, p4, p5, p6, p7, p8), 0, add9)
     a = tl.arange(0, 16)
     v = tl.load(record_c + i * STRIDE + slot_of(a), mask=a < 9, other=0.0).to(tl.float64)
     U = damped(system, i, 1.0 / tl.load(book + S * RADIUS_ROW + device))

@@ -96,8 +96,8 @@ def move_points(
     book, S, P, partial, SURROGATE: tl.constexpr, XI: tl.constexpr, KIND: tl.constexpr,
     RADIUS: tl.constexpr, STRIDE: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """The step of each point, −V'⁻¹ (g_l + Wᵀ s) and no longer than its reach, applied into `trial`;
-    by slice the model's decrease."""
+    """The step of each point, −V'⁻¹ (g_l + Wᵀ s) and no longer than its reach, applied into
+    `trial`; by slice the model's decrease."""
     n = tl.program_id(0)
     start, width, device, shared = head(heads, n)
     if not ready(book, S, device, SP):
