@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
 import triton
+import triton.language as tl
 
 from daba.gpu.arrays import BLOCK, Arrays, Estimate, Moments
 from daba.gpu.lists import LANES
@@ -31,6 +33,7 @@ class Iteration:
         loss = options.loss
         self.loss: dict[str, Any] = {"KIND": loss.kind, "RADIUS": float(loss.radius)}
         self.terms = a.precision.terms
+        self.linear = {torch.float32: tl.float32, torch.float64: tl.float64}[a.precision.linear]
         self.SP = max(2, triton.next_power_of_2(a.S))
         self.rounds = {"none": (), "points": ("points",), "sweep": ("points", "cameras", "points")}[
             options.refine if a.refined else "none"
@@ -196,7 +199,7 @@ class Iteration:
         )  # fmt: skip
         intra.linearize_cameras[(a.C,)](
             a.intra_c.records, a.intra_c.begins, a.x.cameras, a.x.points, a.U, a.reach,
-            T=self.terms, B=64, num_warps=2, **self.loss,
+            T=self.terms, W=self.linear, B=64, num_warps=2, **self.loss,
         )  # fmt: skip
         schur.fill_cameras[(_blocks(a.C * 16, FLAT),)](
             a.x.cameras, a.middle, a.record_c, a.C, STRIDE=a.stride, B=FLAT, num_warps=4
@@ -206,8 +209,8 @@ class Iteration:
         """The cameras' part of E^α's system."""
         a = self.a
         moments.camera_system[(a.C,)](
-            a.U, a.x.cameras, base.cameras, surrogate.cameras, a.zeta, a.derivative, a.system,
-            SURROGATE=a.surrogate, XI=self.options.xi, num_warps=4,
+            a.U, a.inter_c.begins, a.x.cameras, base.cameras, surrogate.cameras, a.zeta,
+            a.derivative, a.system, SURROGATE=a.surrogate, XI=self.options.xi, num_warps=4,
         )  # fmt: skip
 
     def damp(self, base: Estimate, surrogate: Moments) -> None:

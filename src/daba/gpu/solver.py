@@ -21,9 +21,9 @@ from daba.saved import Saved
 from daba.shard import Shard, State
 from daba.surroundings import surroundings
 
-COUNTS = (2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+COUNTS = (2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
 """Iterations of conjugate gradients that graphs are made for."""
-MOST = 64
+MOST = 16
 """And for those that need more than was expected."""
 
 

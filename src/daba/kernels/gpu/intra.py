@@ -5,12 +5,22 @@ import triton.language as tl
 from triton import jit
 
 from daba.kernels.gpu import formulas
-from daba.kernels.gpu.rows import camera_rows, observe, one_camera, record, row16, spots
+from daba.kernels.gpu.blocks import (
+    add_block,
+    empty_block,
+    nothing9,
+    plus9,
+    store_block,
+    times9,
+    whole_row,
+)
+from daba.kernels.gpu.rows import camera_rows, observe, one_camera, record, spots
 from daba.kernels.gpu.slices import head, joined, member, smallest
 
 penalty = formulas.penalty
 normal_basis = formulas.normal_basis
 derivative_row = formulas.derivative_row
+camera_pull = formulas.camera_pull
 REACH = tl.constexpr(0.5)
 """As in `kernels/cpu/objective.py`."""
 
@@ -24,7 +34,7 @@ def linearize_points(
     projection P = I − δδᵀ/|δ|², g_l = −Σ w λ e."""
     n = tl.program_id(0)
     lane = tl.arange(0, B)
-    start, width, _, shared = head(heads, n)
+    start, width, _device, shared = head(heads, n)
     j, own = member(members, n * B + lane)
     l = spots(points, j)
     W: tl.constexpr = V.dtype.element_ty
@@ -72,16 +82,17 @@ def linearize_points(
 @jit
 def linearize_cameras(
     records, begins, cameras, points, U, reach,
-    KIND: tl.constexpr, RADIUS: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
+    KIND: tl.constexpr, RADIUS: tl.constexpr, T: tl.constexpr, W: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """U and g_c of each camera as one tile (16, 16): JᵀJ with r as the tenth column of J. And its
+    """U = JᵀJ of each camera and, as its tenth column, g_c = Jᵀr, as a tile (16, 16). And its
     reach: REACH × its mean distance to the points it sees."""
     i = tl.program_id(0)
     lane = tl.arange(0, B)
     c, t = one_camera(cameras, i * 16, T)
     first = tl.load(begins + i)
     last = tl.load(begins + i + 1)
-    tile = tl.zeros([16, 16], T)
+    block = empty_block(tl.zeros([B], W))
+    g = nothing9(tl.zeros([B], T))
     away = tl.zeros([B], T)
     for n in range(first, last, B):
         ux, uy, weight, j = record(records, tl.minimum(n + lane, last - 1), T)
@@ -89,19 +100,15 @@ def linearize_cameras(
         l = spots(points, j)
         ex, ey, ez, lam, dx, dy, dz, qx, qy, qz, s = observe(c, t, l, ux, uy, weight, T)
         _, w, _ = penalty(KIND, RADIUS, weight, ex, ey, ez)
-        root = tl.sqrt(w)
         away += tl.where(weight > 0, tl.sqrt(dx * dx + dy * dy + dz * dz), 0.0)
+        g = plus9(g, w, camera_pull(c, lam, qx, qy, qz, s, ex, ey, ez))
         ax, ay, az, bx, by, bz = normal_basis(dx, dy, dz)
-        J = derivative_row(c, lam, qx, qy, qz, root * ax, root * ay, root * az)
-        r = root * (ax * ex + ay * ey + az * ez)
-        A = row16(J[0], J[1], J[2], J[3], J[4], J[5], J[6], s * J[6], s * s * J[6], r)
-        tile = tl.dot(tl.trans(A), A, tile, input_precision="ieee", out_dtype=T)
-        J = derivative_row(c, lam, qx, qy, qz, root * bx, root * by, root * bz)
-        r = root * (bx * ex + by * ey + bz * ez)
-        A = row16(J[0], J[1], J[2], J[3], J[4], J[5], J[6], s * J[6], s * s * J[6], r)
-        tile = tl.dot(tl.trans(A), A, tile, input_precision="ieee", out_dtype=T)
-    cell = tl.arange(0, 16)
-    tl.store(U + i * 256 + cell[:, None] * 16 + cell[None, :], tile)
+        w = w.to(W)
+        J = whole_row(derivative_row(c, lam, qx, qy, qz, ax, ay, az), s, W)
+        block = add_block(block, times9(w, J), J)
+        J = whole_row(derivative_row(c, lam, qx, qy, qz, bx, by, bz), s, W)
+        block = add_block(block, times9(w, J), J)
+    store_block(U + i * 256, block, g)
     seen = (last - first).to(T)
     total = tl.sum(away, axis=0)
     tl.store(reach + i, tl.where(seen > 0, total * REACH / tl.maximum(seen, 1.0), float("inf")))

@@ -10,7 +10,16 @@ from triton import jit
 
 from daba.kernels.gpu import formulas
 from daba.kernels.gpu.book import Row, Status
-from daba.kernels.gpu.rows import camera_rows, observe, one_camera, quad, record, row16, spots
+from daba.kernels.gpu.rows import (
+    camera_rows,
+    observe,
+    one_camera,
+    quad,
+    record,
+    row16,
+    spots,
+    store_quad,
+)
 from daba.kernels.gpu.slices import head, joined, member
 
 penalty = formulas.penalty
@@ -59,7 +68,7 @@ def build_points(
     if GUARDED and tl.load(book + STATUS) != DONE:
         return
     lane = tl.arange(0, B)
-    start, width, _, shared = head(heads, n)
+    start, width, _device, shared = head(heads, n)
     j, own = member(members, n * B + lane)
     l = spots(points, j)
     last_l = l
@@ -87,10 +96,9 @@ def build_points(
         b0 += x * ex
         b1 += x * ey
         b2 += x * ez
-    tl.store(moments + 4 * j, 0.5 * joined(shared, A) / (1.0 - THETA), mask=own)
-    tl.store(moments + 4 * j + 1, joined(shared, b0), mask=own)
-    tl.store(moments + 4 * j + 2, joined(shared, b1), mask=own)
-    tl.store(moments + 4 * j + 3, joined(shared, b2), mask=own)
+    A = 0.5 * joined(shared, A) / (1.0 - THETA)
+    b0 = joined(shared, b0)
+    store_quad(moments, 4 * j, A, b0, joined(shared, b1), joined(shared, b2), own)
     tl.store(partial + n, tl.sum(f_sum, axis=0))
     if GAP:
         tl.store(partial + N + n, tl.sum(gap, axis=0))
@@ -181,7 +189,7 @@ def parts(moments, i):
 
 @jit
 def camera_system(
-    U, cameras, base, moments, zeta, derivative, system,
+    U, begins, cameras, base, moments, zeta, derivative, system,
     SURROGATE: tl.constexpr, XI: tl.constexpr,
 ):  # fmt: skip
     """The tile of E^α: U and g_c of the intra observations, and gradient 2⟨∂Z, ΔZ M + G⟩ and matrix
@@ -192,24 +200,25 @@ def camera_system(
     total = tl.load(U + i * 256 + cell).to(tl.float64)
     if SURROGATE:
         camera = cameras + i * 16
-        M, G = parts(moments, i)
-        M = M.to(tl.float64)
-        dZ = offset(camera, base + i * 16, zeta)
-        H = G.to(tl.float64) + tl.sum(dZ[:, :, None] * M[None, :, :], axis=1)  # ΔZ M + G
-        o = (row[:, None, None] * 4 + tl.arange(0, 4)[None, :, None]) * 8
-        D = products(camera, derivative, o + tl.arange(0, 8)[None, None, :])  # ∂Z (16, 4, 8)
-        gradient = 2.0 * tl.sum(tl.sum(D * H[None, :, :], axis=2), axis=1)
-        DM = tl.sum(D[:, :, :, None] * M[None, None, :, :], axis=2)
-        left = tl.reshape(DM, [16, 32])
-        right = tl.reshape(D, [16, 32])
-        total += 2.0 * tl.sum(left[:, None, :] * right[None, :, :], axis=2)
         # ½ξ|R − R̂|²: gradient ω·Σ R̂ₐ × Rₐ over columns, curvature 2
-        gradient += XI * proximal_gradient(camera, base + i * 16, row)
-        total += tl.where(row[None, :] == 9, gradient[:, None], 0.0)
+        gradient = XI * proximal_gradient(camera, base + i * 16, row)
         total += tl.where(
             (row[:, None] == row[None, :]) & (row[:, None] < 9),
             tl.where(row[:, None] < 3, 2.0 * XI, XI), 0.0,
         )  # fmt: skip
+        if tl.load(begins + i) != tl.load(begins + i + 1):
+            M, G = parts(moments, i)
+            M = M.to(tl.float64)
+            dZ = offset(camera, base + i * 16, zeta)
+            H = G.to(tl.float64) + tl.sum(dZ[:, :, None] * M[None, :, :], axis=1)  # ΔZ M + G
+            o = (row[:, None, None] * 4 + tl.arange(0, 4)[None, :, None]) * 8
+            D = products(camera, derivative, o + tl.arange(0, 8)[None, None, :])  # ∂Z (16, 4, 8)
+            gradient += 2.0 * tl.sum(tl.sum(D * H[None, :, :], axis=2), axis=1)
+            DM = tl.sum(D[:, :, :, None] * M[None, None, :, :], axis=2)
+            left = tl.reshape(DM, [16, 32])
+            right = tl.reshape(D, [16, 32])
+            total += 2.0 * tl.sum(left[:, None, :] * right[None, :, :], axis=2)
+        total += tl.where(row[None, :] == 9, gradient[:, None], 0.0)
     tl.store(system + i * 256 + cell, total)
 
 

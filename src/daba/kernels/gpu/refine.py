@@ -54,7 +54,7 @@ def refine_points(
     if tl.load(book + S * STATUS) != DONE:
         return
     lane = tl.arange(0, B)
-    start, width, _, shared = head(heads, n)
+    start, width, _device, shared = head(heads, n)
     j, own = member(members, n * B + lane)
     l = spots(points, j)
     o = tl.zeros([B], T)

@@ -98,6 +98,13 @@ def observe(c, t, l, ux, uy, weight, T: tl.constexpr):
 
 
 @jit
+def store_quad(ptr, at, a, b, c, d, mask):
+    """Numbers at … at + 3 of each lane, in one store."""
+    tile = tl.reshape(tl.join(tl.join(a, c), tl.join(b, d)), [at.shape[0], 4])
+    tl.store(ptr + at[:, None] + tl.arange(0, 4)[None, :], tile, mask=mask[:, None])
+
+
+@jit
 def row16(a0, a1, a2, a3, a4, a5, a6, a7, a8, a9):
     """Ten numbers of each lane and six zeros as a tile (lanes, 16).
 

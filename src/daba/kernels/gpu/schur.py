@@ -11,8 +11,17 @@ import triton.language as tl
 from triton import jit
 
 from daba.kernels.gpu import formulas
+from daba.kernels.gpu.blocks import (
+    add_block,
+    empty_block,
+    nothing9,
+    plus9,
+    store_block,
+    times9,
+    whole_row,
+)
 from daba.kernels.gpu.book import Row
-from daba.kernels.gpu.rows import observe, one_camera, quad, record, row16, spots
+from daba.kernels.gpu.rows import observe, one_camera, quad, record, spots, store_quad
 from daba.kernels.gpu.slices import add9, head, joined, member
 
 penalty = formulas.penalty
@@ -93,22 +102,21 @@ def damp_points(
         v[0] + mu * tl.maximum(v[0], SMALLEST), v[1], v[2],
         v[3] + mu * tl.maximum(v[3], SMALLEST), v[4], v[5] + mu * tl.maximum(v[5], SMALLEST),
     )  # fmt: skip
-    tl.store(v_inv + 8 * j, i0, mask=own)
-    tl.store(v_inv + 8 * j + 1, i1, mask=own)
-    tl.store(v_inv + 8 * j + 2, i2, mask=own)
-    tl.store(v_inv + 8 * j + 3, i3, mask=own)
-    tl.store(v_inv + 8 * j + 4, i4, mask=own)
-    tl.store(v_inv + 8 * j + 5, i5, mask=own)
+    o = tl.zeros_like(i0)
+    store_quad(v_inv, 8 * j, i0, i1, i2, i3, own)
+    store_quad(v_inv, 8 * j + 4, i4, i5, o, o, own)
     l = spots(points, j)
-    tl.store(record_l + 8 * j, l[0] - tl.load(middle), mask=own)
-    tl.store(record_l + 8 * j + 1, l[1] - tl.load(middle + 1), mask=own)
-    tl.store(record_l + 8 * j + 2, l[2] - tl.load(middle + 2), mask=own)
+    x = (l[0] - tl.load(middle)).to(W)
+    y = (l[1] - tl.load(middle + 1)).to(W)
+    z = (l[2] - tl.load(middle + 2)).to(W)
+    store_quad(record_l, 8 * j, x, y, z, o, own)
     a = g3[0].to(W)
     b = g3[1].to(W)
     c = g3[2].to(W)
-    tl.store(record_l + 8 * j + 4, i0 * a + i1 * b + i2 * c, mask=own)
-    tl.store(record_l + 8 * j + 5, i1 * a + i3 * b + i4 * c, mask=own)
-    tl.store(record_l + 8 * j + 6, i2 * a + i4 * b + i5 * c, mask=own)
+    x = i0 * a + i1 * b + i2 * c
+    y = i1 * a + i3 * b + i4 * c
+    z = i2 * a + i4 * b + i5 * c
+    store_quad(record_l, 8 * j + 4, x, y, z, o, own)
 
 
 @jit
@@ -125,7 +133,8 @@ def eliminate(
     c, t = one_camera(record_c, i * STRIDE, W)
     first = tl.load(begins + i)
     last = tl.load(begins + i + 1)
-    tile = tl.zeros([16, 16], W)
+    block = empty_block(tl.zeros([B], W))
+    Wz = nothing9(tl.zeros([B], W))
     for n in range(first, last, B):
         ux, uy, weight, j = record(records, tl.minimum(n + lane, last - 1), W)
         weight = tl.where(n + lane < last, weight, 0.0)
@@ -135,45 +144,27 @@ def eliminate(
         i4, i5, _, _ = quad(v_inv, j * 8 + 4)
         ex, ey, ez, lam, dx, dy, dz, qx, qy, qz, s = observe(c, t, (lx, ly, lz), ux, uy, weight, W)
         _, w, _ = penalty(KIND, RADIUS, weight, ex, ey, ez)
+        zx, zy, zz = across(dx, dy, dz, zx, zy, zz)
+        x = -w * lam
+        Wz = plus9(Wz, x, camera_pull(c, lam, qx, qy, qz, s, zx, zy, zz))
         ax, ay, az, bx, by, bz = normal_basis(dx, dy, dz)
-        J = derivative_row(c, lam, qx, qy, qz, ax, ay, az)
-        K = derivative_row(c, lam, qx, qy, qz, bx, by, bz)
-        # w times J_l V'⁻¹ J_lᵀ, 2×2, and J_l z
-        x = w * w * lam * lam
-        ux = i0 * ax + i1 * ay + i2 * az
-        uy = i1 * ax + i3 * ay + i4 * az
-        uz = i2 * ax + i4 * ay + i5 * az
-        aa = x * (ux * ax + uy * ay + uz * az)
-        ab = x * (ux * bx + uy * by + uz * bz)
+        # w² λ² times b V'⁻¹ b, 2×2
+        x = x * x
+        vx = i0 * ax + i1 * ay + i2 * az
+        vy = i1 * ax + i3 * ay + i4 * az
+        vz = i2 * ax + i4 * ay + i5 * az
+        aa = x * (vx * ax + vy * ay + vz * az)
+        ab = x * (vx * bx + vy * by + vz * bz)
         bb = x * (
             bx * (i0 * bx + i1 * by + i2 * bz)
             + by * (i1 * bx + i3 * by + i4 * bz)
             + bz * (i2 * bx + i4 * by + i5 * bz)
         )
-        x = -w * lam
-        az_ = x * (ax * zx + ay * zy + az * zz)
-        bz_ = x * (bx * zx + by * zy + bz * zz)
-        o = tl.zeros_like(s)
-        J7 = s * J[6]
-        K7 = s * K[6]
-        J8 = s * J7
-        K8 = s * K7
-        left = row16(J[0], J[1], J[2], J[3], J[4], J[5], J[6], J7, J8, o)
-        right = row16(
-            aa * J[0] + ab * K[0], aa * J[1] + ab * K[1], aa * J[2] + ab * K[2],
-            aa * J[3] + ab * K[3], aa * J[4] + ab * K[4], aa * J[5] + ab * K[5],
-            aa * J[6] + ab * K[6], aa * J7 + ab * K7, aa * J8 + ab * K8, az_,
-        )  # fmt: skip
-        tile = tl.dot(tl.trans(left), right, tile, input_precision="ieee", out_dtype=W)
-        left = row16(K[0], K[1], K[2], K[3], K[4], K[5], K[6], K7, K8, o)
-        right = row16(
-            ab * J[0] + bb * K[0], ab * J[1] + bb * K[1], ab * J[2] + bb * K[2],
-            ab * J[3] + bb * K[3], ab * J[4] + bb * K[4], ab * J[5] + bb * K[5],
-            ab * J[6] + bb * K[6], ab * J7 + bb * K7, ab * J8 + bb * K8, bz_,
-        )  # fmt: skip
-        tile = tl.dot(tl.trans(left), right, tile, input_precision="ieee", out_dtype=W)
-    cell = tl.arange(0, 16)
-    tl.store(tiles + i * 256 + cell[:, None] * 16 + cell[None, :], tile)
+        J = whole_row(derivative_row(c, lam, qx, qy, qz, ax, ay, az), s, W)
+        K = whole_row(derivative_row(c, lam, qx, qy, qz, bx, by, bz), s, W)
+        block = add_block(block, plus9(times9(aa, J), ab, K), J)
+        block = add_block(block, plus9(times9(ab, J), bb, K), K)
+    store_block(tiles + i * 256, block, Wz)
 
 
 @jit
@@ -226,9 +217,10 @@ def product_points(
     s2 = joined(shared, s2)
     i0, i1, i2, i3 = quad(v_inv, j * 8)
     i4, i5, _, _ = quad(v_inv, j * 8 + 4)
-    tl.store(record_l + 8 * j + 4, i0 * s0 + i1 * s1 + i2 * s2, mask=own)
-    tl.store(record_l + 8 * j + 5, i1 * s0 + i3 * s1 + i4 * s2, mask=own)
-    tl.store(record_l + 8 * j + 6, i2 * s0 + i4 * s1 + i5 * s2, mask=own)
+    x = i0 * s0 + i1 * s1 + i2 * s2
+    y = i1 * s0 + i3 * s1 + i4 * s2
+    z = i2 * s0 + i4 * s1 + i5 * s2
+    store_quad(record_l, 8 * j + 4, x, y, z, tl.zeros_like(x), own)
 
 
 @jit

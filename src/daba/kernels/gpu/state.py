@@ -5,7 +5,7 @@ from triton import jit
 
 from daba.kernels.gpu import formulas
 from daba.kernels.gpu.book import Row, Status
-from daba.kernels.gpu.rows import quad, spots
+from daba.kernels.gpu.rows import quad, spots, store_quad
 from daba.kernels.gpu.slices import head, member
 
 polar_step = formulas.polar_step
@@ -33,14 +33,10 @@ def extrapolate_cameras(cameras, last, s, out, C, B: tl.constexpr):
     for _ in tl.static_range(7):
         R = polar_step(R)
     tl.store(s + i, after, mask=inside)
-    for a in tl.static_range(9):
-        tl.store(out + 16 * i + a, R[a], mask=inside)
-    tl.store(out + 16 * i + 9, t0, mask=inside)
-    tl.store(out + 16 * i + 10, t1, mask=inside)
-    tl.store(out + 16 * i + 11, t2, mask=inside)
-    tl.store(out + 16 * i + 12, d0, mask=inside)
-    tl.store(out + 16 * i + 13, d1, mask=inside)
-    tl.store(out + 16 * i + 14, d2, mask=inside)
+    store_quad(out, 16 * i, R[0], R[1], R[2], R[3], inside)
+    store_quad(out, 16 * i + 4, R[4], R[5], R[6], R[7], inside)
+    store_quad(out, 16 * i + 8, R[8], t0, t1, t2, inside)
+    store_quad(out, 16 * i + 12, d0, d1, d2, tl.full([B], 1.0, tl.float64), inside)
 
 
 @jit
@@ -79,9 +75,7 @@ def extrapolate_points(
         x *= cut
         y *= cut
         z *= cut
-    tl.store(out + 4 * j, l[0] + x, mask=inside)
-    tl.store(out + 4 * j + 1, l[1] + y, mask=inside)
-    tl.store(out + 4 * j + 2, l[2] + z, mask=inside)
+    store_quad(out, 4 * j, l[0] + x, l[1] + y, l[2] + z, tl.zeros_like(x), inside)
 
 
 @jit

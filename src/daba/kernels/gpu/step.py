@@ -6,7 +6,7 @@ from triton import jit
 from daba.kernels.gpu import formulas
 from daba.kernels.gpu.book import Row
 from daba.kernels.gpu.intra import REACH
-from daba.kernels.gpu.rows import quad, spots
+from daba.kernels.gpu.rows import quad, spots, store_quad
 from daba.kernels.gpu.schur import gather_product, point_system, slot_of
 from daba.kernels.gpu.slices import head, joined, member
 
@@ -136,6 +136,4 @@ def move_points(
     decrease = -(h0 * x + h1 * y + h2 * z + 0.5 * square)
     tl.store(partial + n, tl.sum(tl.where(own, decrease, 0.0).to(tl.float64), axis=0))
     l = spots(points, j)
-    tl.store(trial + 4 * j, l[0] + x, mask=own)
-    tl.store(trial + 4 * j + 1, l[1] + y, mask=own)
-    tl.store(trial + 4 * j + 2, l[2] + z, mask=own)
+    store_quad(trial, 4 * j, l[0] + x, l[1] + y, l[2] + z, tl.zeros_like(l[0]), own)

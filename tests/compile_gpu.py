@@ -1,0 +1,103 @@
+"""Compile every GPU kernel to machine code, on a machine without a GPU: run by
+`test_gpu_compile.py` in a process of its own.
+
+    python tests/compile_gpu.py 90 mixed     # compute capability, precision
+
+Launches of a whole iteration are recorded instead of run, and what each would have compiled is
+compiled. Prints kernel, registers, and bytes of stack.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
+
+import daba
+from daba.gpu.arrays import Arrays
+from daba.gpu.iteration import Iteration
+from daba.gpu.precision import PRECISIONS
+from daba.options import Options
+from daba.shard import make_shard
+from scene_for_gpu import tiny_problem
+
+TYPES = {
+    torch.float64: "*fp64",
+    torch.float32: "*fp32",
+    torch.int32: "*i32",
+    torch.int64: "*i64",
+}
+launched: dict[Any, Any] = {}
+
+
+def note(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> None:
+    """In place of a launch."""
+    warps = options.pop("num_warps", 4)
+    values = dict(zip(self.arg_names, args, strict=False)) | options
+    fixed = {p.name: values[p.name] for p in self.params if p.is_constexpr}
+    signature, aligned = {}, {}
+    for n, name in enumerate(self.arg_names):
+        if name in fixed:
+            signature[name] = "constexpr"
+        elif isinstance(values[name], torch.Tensor):
+            signature[name] = TYPES[values[name].dtype]
+            aligned[(n,)] = [["tt.divisibility", 16]]
+        else:
+            signature[name] = "i32"
+    key = (self.__name__, warps, str(sorted(fixed.items(), key=lambda item: item[0])))
+    launched[key] = (self, signature, fixed, aligned, warps)
+
+
+def record(precision: str) -> None:
+    JITFunction.run = note
+    problem = tiny_problem()
+    partition = daba.partition_from_arrays(problem, torch.tensor([0, 0, 1, 1]).numpy())
+    shard = make_shard(problem, partition)
+    losses = (daba.Trivial(),) if precision == "float32" else (daba.Welsch(4.0),)
+    for loss in losses:
+        options = Options(devices=2, refine="sweep", precision=precision, loss=loss)  # type: ignore[arg-type]
+        arrays = Arrays(shard, options, PRECISIONS[precision], torch.device("cpu"))
+        iteration = Iteration(arrays, options)
+        iteration.distance, iteration.centers = arrays.reach, arrays.x.points
+        iteration.begin()
+        iteration.attempt(2, here=False)
+        iteration.settle()
+        iteration.finish()
+
+
+def stack(cubin: bytes) -> tuple[str, str]:
+    """Registers, and bytes of stack."""
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        told = subprocess.run(
+            [tool, "-res-usage", file.name], capture_output=True, text=True, check=False
+        ).stdout
+    found = re.search(r"REG:(\d+) STACK:(\d+)", told)
+    return found.groups() if found else ("?", "?")  # type: ignore[return-value]
+
+
+def main() -> None:
+    capability, precision = int(sys.argv[1]), sys.argv[2]
+    record(precision)
+    for (name, *_), (kernel, signature, fixed, aligned, warps) in launched.items():
+        compiled = triton.compile(
+            ASTSource(kernel, signature, fixed, aligned),
+            target=GPUTarget("cuda", capability, 32),
+            options={"num_warps": warps},
+        )
+        print(name, *stack(compiled.asm["cubin"]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

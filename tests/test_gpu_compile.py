@@ -1,0 +1,39 @@
+"""Every GPU kernel compiles to machine code, on a machine without a GPU."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+HERE = Path(__file__).parent
+KERNELS = HERE.parent / "src" / "daba" / "kernels" / "gpu"
+
+
+def kernels() -> set[str]:
+    """Names of all that is launched."""
+    text = (HERE.parent / "src" / "daba" / "gpu" / "iteration.py").read_text()
+    return set(re.findall(r"\b\w+\.(\w+)\[\(", text))
+
+
+@pytest.mark.parametrize(
+    ("capability", "precision"), [(80, "float32"), (90, "mixed"), (90, "float64")]
+)
+def test_every_kernel_becomes_machine_code(capability: int, precision: str, tmp_path: Path) -> None:
+    env = os.environ | {"TRITON_CACHE_DIR": str(tmp_path)}
+    env.pop("TRITON_INTERPRET", None)
+    run = subprocess.run(
+        [sys.executable, str(HERE / "compile_gpu.py"), str(capability), precision],
+        env=env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr[-3000:]
+    compiled = {line.split()[0] for line in run.stdout.splitlines()}
+    assert len(kernels()) > 20
+    assert compiled == kernels()

@@ -1,0 +1,198 @@
+"""The GPU kernels' values, in Triton's interpreter, against the reference and the CPU's solver."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported; nothing else here imports it
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import daba
+from daba.kernels import reference
+from daba.options import Options
+from daba.shard import make_shard
+from daba.solver import Solver
+from helpers import (
+    ALL_LOSSES,
+    dense_system,
+    device_of_observations,
+    paper_majorizers,
+    random_partition,
+    random_problem,
+)
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+from daba.gpu import lists  # noqa: E402
+from daba.gpu.solver import GpuSolver  # noqa: E402
+from daba.kernels.gpu.book import Row, Status  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of empty slots
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of few lanes, and points of more than three observations shared by all of them."""
+    for module in (lists, __import__("daba.gpu.iteration", fromlist=["LANES"])):
+        monkeypatch.setattr(module, "LANES", 32)
+    monkeypatch.setattr(lists, "MANY", 3)
+
+
+def small(seed: int = 0, cameras: int = 4, **options: Any) -> tuple[GpuSolver, Any, Any]:
+    """A solver, its problem and its partition."""
+    problem = random_problem(seed, cameras=cameras, points=3 * cameras)
+    chosen = Options(**{"devices": 2, "precision": "float64", "linear_solver": "pcg", **options})
+    partition = random_partition(problem, 1 if chosen.centralized else chosen.devices, seed)
+    return GpuSolver(make_shard(problem, partition), chosen, device="cpu"), problem, partition
+
+
+def in_problem_order(solver: GpuSolver, by_point: np.ndarray) -> np.ndarray:
+    """Rows of the GPU's points as the problem numbers them."""
+    out = np.empty_like(by_point)
+    out[solver.shard.point_order[solver.arrays.order.numpy()]] = by_point
+    return out
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+def test_objective(loss: str) -> None:
+    solver, problem, partition = small(loss=daba.make_loss(loss, 2.0))
+    a, b = device_of_observations(problem, partition)
+    each = reference.penalties(problem, solver.options.loss)
+    expected = np.bincount(a[a == b], each[a == b], 2)
+    np.testing.assert_allclose(solver.book[Row.INTRA], expected, rtol=1e-12)
+    expected = np.bincount(a[a != b], each[a != b], 2)
+    np.testing.assert_allclose(solver.book[Row.INTER], expected, rtol=1e-12)
+    assert solver.objective == pytest.approx(problem.objective(solver.options.loss), rel=1e-12)
+
+
+def test_system_and_product() -> None:
+    """U, V and gradients of E^α, and S v, against the dense system."""
+    solver, problem, partition = small(1, loss=daba.Huber(2.0), method="duba")
+    it, a, o = solver.iteration, solver.arrays, solver.options
+    it.begin()
+    it.damp(a.x, a.at_x)
+    it.eliminate()
+    it.precondition()
+    it.direction(first=True, parity=0)
+    it.product(0)
+    dense = dense_system(problem, problem, partition, o.loss, o.split, o.xi)
+    C, P = problem.num_cameras, problem.num_points
+    tiles = a.system.numpy().reshape(C, 16, 16)
+    diagonal = dense.H.diagonal()
+    damped = dense.H + np.diag(np.maximum(diagonal, 1e-6) / o.first_radius)
+    Hcc, Hcl, Hll = damped[: 9 * C, : 9 * C], damped[: 9 * C, 9 * C :], damped[9 * C :, 9 * C :]
+    S = Hcc - Hcl @ np.linalg.solve(Hll, Hcl.T)
+    rhs = -dense.g[: 9 * C] + Hcl @ np.linalg.solve(Hll, dense.g[9 * C :])
+    order = solver.shard.camera_order
+    for i, camera in enumerate(order):
+        rows = slice(9 * camera, 9 * camera + 9)
+        np.testing.assert_allclose(tiles[i, :9, :9], dense.H[rows, rows], rtol=1e-9, atol=1e-6)
+        np.testing.assert_allclose(tiles[i, :9, 9], dense.g[rows], rtol=1e-9, atol=1e-6)
+        inverse = a.M_inv.numpy().reshape(C, 16, 16)[i, :9, :9]
+        np.testing.assert_allclose(inverse @ S[rows, rows], np.eye(9), atol=1e-6)
+        np.testing.assert_allclose(a.rhs.numpy()[i, :9], rhs[rows], rtol=1e-8, atol=1e-7)
+    slots = [16, 17, 18, 19, 20, 21, 22, 23, 15]
+    v, Sv = np.empty(9 * C), np.empty(9 * C)
+    for i, camera in enumerate(order):
+        v[9 * camera : 9 * camera + 9] = a.record_c.numpy()[i, slots]
+        Sv[9 * camera : 9 * camera + 9] = a.Sp.numpy()[i, :9]
+    np.testing.assert_allclose(Sv, S @ v, rtol=1e-7, atol=1e-9 * np.abs(S @ v).max())
+    inverted = in_problem_order(solver, a.v_inv.numpy())
+    for j in range(P):
+        block = Hll[3 * j : 3 * j + 3, 3 * j : 3 * j + 3]
+        expected = np.linalg.inv(block)[np.triu_indices(3)]
+        np.testing.assert_allclose(inverted[j, :6], expected, rtol=1e-6, atol=1e-12)
+
+
+def test_surrogate() -> None:
+    """Value at another estimate, and the slack there, against the paper's formulas."""
+    solver, problem, partition = small(2, loss=daba.Cauchy(3.0), split=0.3)
+    it, a, o = solver.iteration, solver.arrays, solver.options
+    random = np.random.default_rng(0)
+    moved = problem.with_estimate(
+        problem.cameras + np.r_[np.zeros(9), 1e-2 * np.ones(6)],
+        problem.points + 1e-2 * random.normal(size=problem.points.shape),
+    )
+    order = solver.shard.camera_order, solver.shard.point_order
+    there = a.upload(type(solver.x)(moved.cameras[order[0]], moved.points[order[1]]))
+    it.evaluate(there, (a.x, a.at_x), None, Row.ALWAYS)
+    it.add_up(a.jobs(("value_c", 0), ("value_l", 1)))
+    value = solver.read_book()[Row.SUM : Row.SUM + 2].sum(axis=0) + solver.book[Row.AT_X]
+    c, l = device_of_observations(problem, partition)
+    inter = c != l
+    m = paper_majorizers(moved, problem, o.loss, o.split)
+    expected = np.bincount(c[inter], m.P[inter].astype(float), 2)
+    expected += np.bincount(l[inter], m.Q[inter].astype(float), 2)
+    move = ((moved.cameras - problem.cameras) ** 2).sum(axis=1)
+    expected += o.xi / 2 * np.bincount(partition.camera_device, move, 2)
+    move = ((moved.points - problem.points) ** 2).sum(axis=1)
+    expected += o.xi / 2 * np.bincount(partition.point_device, move, 2)
+    np.testing.assert_allclose(value, expected, rtol=1e-10)
+    it.rebase(there, a.at_bar, guarded=False, gap=True)
+    it.add_up(a.jobs(("inter_c2", 0), ("inter_l1", 2)))
+    slack = reference.penalties(moved, o.loss) - (m.P + m.Q).astype(float)
+    by_camera, by_point = solver.read_book()[Row.SUM : Row.SUM + 2]
+    np.testing.assert_allclose(by_camera, np.bincount(c[inter], slack[inter], 2), rtol=1e-8)
+    np.testing.assert_allclose(by_point, np.bincount(l[inter], slack[inter], 2), rtol=1e-8)
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "daba": {"refine": "none"},
+    "restarts": {"refine": "none", "restart_ratio": 1.0, "eta": 1.0, "eta_growth": 1.0},
+    "sweep": {"refine": "sweep", "loss": daba.Huber(2.0)},
+    "duba": {"method": "duba", "refine": "points"},
+    "lm": {"method": "lm", "lm_radius": 1e8},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_iterations_are_those_of_the_cpu(case: str, compiled: None) -> None:
+    """All that an iteration does, decisions included, and what is saved of it."""
+    on_gpu, _, _ = small(3, 3 if case == "sweep" else 4, **CASES[case])
+    on_cpu = Solver(on_gpu.shard, on_gpu.options)
+    for _ in range(2):
+        on_gpu.iterate()
+        on_cpu.iterate()
+        assert on_gpu.objective == pytest.approx(on_cpu.objective, rel=1e-9)
+        assert on_gpu.restarts == on_cpu.restarts
+        assert on_gpu.retries == on_cpu.retries
+        assert on_gpu.pcg_iterations == on_cpu.pcg_iterations
+    here, there = on_gpu.saved(), on_cpu.saved()
+    np.testing.assert_allclose(here.x.cameras, there.x.cameras, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(here.x.points, there.x.points, rtol=1e-6, atol=1e-7)
+    for name in ("camera_s", "s", "radius", "shrink", "limit", "F", "F_bar", "E", "eta"):
+        if on_cpu.accelerated or name in ("radius", "shrink"):
+            mine, theirs = getattr(here, name), getattr(there, name)
+            np.testing.assert_allclose(mine, theirs, rtol=1e-7, err_msg=name)
+    assert on_gpu.gradient_norm() == pytest.approx(on_cpu.gradient_norm(), rel=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["mixed", "float32"])
+def test_less_precision(precision: str, compiled: None) -> None:
+    on_gpu, _, _ = small(4, precision=precision)
+    on_cpu = Solver(on_gpu.shard, on_gpu.options)
+    assert on_gpu.objective == pytest.approx(on_cpu.objective, rel=1e-5)
+    on_gpu.iterate()
+    on_cpu.iterate()
+    assert on_gpu.objective == pytest.approx(on_cpu.objective, rel=1e-3)
+
+
+def test_more_conjugate_gradients_than_expected(
+    compiled: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A solve that is interrupted goes on where it was."""
+    monkeypatch.setattr("daba.gpu.solver.MOST", 4)
+    tight = {"pcg_forcing": 0.0, "pcg_residual": 1e-9, "pcg_iterations": 9, "method": "lm"}
+    on_gpu, _, _ = small(5, **tight)
+    on_cpu = Solver(on_gpu.shard, on_gpu.options)
+    on_gpu.expected = 2
+    on_gpu.iterate()
+    on_cpu.iterate()
+    assert on_gpu.pcg_iterations == on_cpu.pcg_iterations > 2
+    assert on_gpu.objective == pytest.approx(on_cpu.objective, rel=1e-9)
+    assert Status(int(on_gpu.book[Row.STATUS, 0])) == Status.DONE
