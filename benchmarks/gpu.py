@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--devices", type=int, default=8)
     parser.add_argument("--refine", nargs="*", default=["none"])
     parser.add_argument("--iterations", type=int, default=50)
+    parser.add_argument("--profile", action="store_true", help="where an iteration's time goes")
     args = parser.parse_args()
     bandwidth = copy_bandwidth()
     print(f"{torch.cuda.get_device_name()}, copy bandwidth {bandwidth / 1e12:.2f} TB/s", flush=True)
@@ -61,6 +62,8 @@ def main() -> None:
             solver = timed_solver(shard, options)
             if args.only != "kernels":
                 iterations(solver, args.iterations)
+            if args.profile:
+                profile(solver)
             if args.only != "iterations" and size == sizes[-1] and refine == "none":
                 kernels(solver, bandwidth)
             del solver
@@ -109,25 +112,41 @@ def iterations(solver: GpuSolver, count: int) -> None:
     first = solver.objective
     for _ in range(6):  # graphs of the lengths that are needed
         solver.iterate()
-    times, steps = [], 0
+    times, steps, retries = [], 0, 0
     for _ in range(count):
         began = time.perf_counter()
         solver.iterate()
         times.append(time.perf_counter() - began)
         steps += solver.pcg_iterations
+        retries += solver.retries
     peak = torch.cuda.max_memory_allocated()
     print(
         f"  one iteration {1e3 * np.median(times):.3f} ms (mean {1e3 * np.mean(times):.3f}), "
         f"{steps / count / solver.shard.num_devices:.1f} CG iterations per device, "
+        f"{retries} retries, "
         f"F {first:.6g} -> {solver.objective:.6g}, peak memory {peak / 1e9:.2f} GB",
         flush=True,
     )
 
 
+def profile(solver: GpuSolver, count: int = 10) -> None:
+    """Time of each kernel inside whole iterations."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as profiled
+
+    with profiled(activities=[ProfilerActivity.CUDA]) as found:
+        for _ in range(count):
+            solver.iterate()
+    rows = [(e.self_device_time_total, e.count, e.key) for e in found.key_averages()]
+    for total, calls, name in sorted(rows, reverse=True)[:24]:
+        print(f"  {name[:40]:<40}{total / 1e3 / count:9.4f} ms{calls / count:7.1f} calls")
+    print(f"  together {sum(row[0] for row in rows) / 1e3 / count:.3f} ms", flush=True)
+
+
 def kernels(solver: GpuSolver, bandwidth: float) -> None:
     print(f"  {'kernel':<22}{'ms':>9}{'GB':>8}{'share':>8}{'registers':>11}{'spills':>8}")
     for name, launch, moved, kernel in launches(solver):
-        flags(solver)
+        flags(solver, stopped=name == "move")
         ms = milliseconds(launch)
         share = moved / bandwidth / (ms / 1e3)
         used = ", ".join(f"{r}" for r, _ in registers(kernel)) or "-"
@@ -147,11 +166,13 @@ def kernels(solver: GpuSolver, bandwidth: float) -> None:
     )
 
 
-def flags(solver: GpuSolver) -> None:
-    """Make every kernel do its work."""
+def flags(solver: GpuSolver, stopped: bool = False) -> None:
+    """Make every kernel do its work; a step is made only when CG has stopped."""
     book = solver.read_book().copy()
     for row in (Row.RUN, Row.RUN_ODD, Row.TRYING, Row.ACTIVE):
         book[row] = 1.0
+    if stopped:
+        book[Row.RUN] = 0.0
     book[Row.STATUS] = 0.0
     solver.write_book(book)
 

@@ -126,7 +126,7 @@ def test_surrogate() -> None:
     c, l = device_of_observations(problem, partition)
     inter = c != l
     m = paper_majorizers(moved, problem, o.loss, o.split)
-    expected = np.bincount(c[inter], m.P[inter].astype(float), 2)
+    expected: np.ndarray = np.bincount(c[inter], m.P[inter].astype(float), 2).astype(float)
     expected += np.bincount(l[inter], m.Q[inter].astype(float), 2)
     move = ((moved.cameras - problem.cameras) ** 2).sum(axis=1)
     expected += o.xi / 2 * np.bincount(partition.camera_device, move, 2)
@@ -187,7 +187,12 @@ def test_more_conjugate_gradients_than_expected(
 ) -> None:
     """A solve that is interrupted goes on where it was."""
     monkeypatch.setattr("daba.gpu.solver.MOST", 4)
-    tight = {"pcg_forcing": 0.0, "pcg_residual": 1e-9, "pcg_iterations": 9, "method": "lm"}
+    tight: dict[str, Any] = {
+        "pcg_forcing": 0.0,
+        "pcg_residual": 1e-9,
+        "pcg_iterations": 9,
+        "method": "lm",
+    }
     on_gpu, _, _ = small(5, **tight)
     on_cpu = Solver(on_gpu.shard, on_gpu.options)
     on_gpu.expected = 2

@@ -11,10 +11,10 @@ import pytest
 import daba
 from daba.errors import DabaError
 from daba.losses import Loss, make_loss
-from daba.options import Options
+from daba.options import ROUNDS, Options
 from daba.partition import Partition, make_partition
 from daba.problem import Problem
-from daba.solver import ROUNDS, Solver
+from daba.solver import Solver
 from helpers import (
     EAGER,
     check_iteration,

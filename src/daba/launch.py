@@ -13,8 +13,15 @@ _RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"
 _made: list[Communicator] = []
 
 
+def by_torchrun() -> bool:
+    """Whether torchrun has started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("RANK", "").isdigit()
+
+
 def launched_rank() -> int | None:
     """The rank that whatever started this process has given it, without asking MPI."""
+    if by_torchrun():
+        return int(os.environ["RANK"])
     for name in _RANKS:
         if os.environ.get(name, "").isdigit():
             return int(os.environ[name])
@@ -22,12 +29,17 @@ def launched_rank() -> int | None:
 
 
 def communicator() -> Communicator:
-    """MPI's if this process was started under it, else that of a process on its own."""
+    """That of torchrun or MPI if this process was started by one of them, else that of a process on
+    its own."""
     if not _made:
         if launched_rank() is None:
             from daba.comm.serial import Communicator
 
             _made.append(Communicator())
+        elif by_torchrun():
+            from daba.comm.distributed import TorchCommunicator
+
+            _made.append(TorchCommunicator())
         else:
             from daba.comm.mpi import MpiCommunicator
 

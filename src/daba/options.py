@@ -10,6 +10,13 @@ import numpy as np
 from daba.errors import DabaError
 from daba.losses import Loss, Trivial
 
+ROUNDS: dict[str, tuple[Literal["cameras", "points"], ...]] = {
+    "none": (),
+    "points": ("points",),
+    "sweep": ("points", "cameras", "points"),
+}
+"""Which variables of the boundary each kind of refinement moves, in turn."""
+
 
 @dataclass(frozen=True)
 class Options:

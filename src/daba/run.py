@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import numpy as np
 
@@ -52,7 +52,8 @@ def solve(
     """Solve a bundle adjustment problem.
 
     problem      from `daba.load`, `Problem.from_arrays` or `daba.generate`; or a `Store`, of which
-                 each process reads its own part
+                 each process reads its own part; arrays may be torch tensors, and the solution is
+                 returned where cameras and points were given
     options      an `Options`; single options can be given by name instead, or to change some:
                  `daba.solve(problem, devices=8, loss=daba.Huber(32.0), iterations=1000)`
     partition    which device owns what; by default `make_partition(problem, devices)`
@@ -67,12 +68,15 @@ def solve(
     """
     from daba.backend import make_backend
     from daba.comm.serial import Communicator
+    from daba.on_gpu import to_device, to_host
     from daba.setup import make_setup
 
     options = _options(options, changes, partition)
     comm = comm or Communicator()
     backend = make_backend(options, comm)
     begin = time.perf_counter()
+    given = problem
+    problem, device = to_host(problem)
     setup = make_setup(problem, options, partition, comm)
     options = setup.options
     with backend.running(), Interrupt() as interrupt, open_log(log, comm.rank) as lines:
@@ -80,8 +84,11 @@ def solve(
         run = Run(solver, setup.fingerprint, callback, checkpoints, interrupt, begin, lines)
         converged, reason = run.loop()
     x = solver.x
+    solution = setup.gather(x)
+    if device is not None and solution is not None:
+        solution = to_device(solution, cast("Problem", given), device)
     return Result(
-        solution=setup.gather(x),
+        solution=solution,
         source=setup.source,
         options=options,
         history=run.history,

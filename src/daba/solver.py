@@ -14,17 +14,10 @@ from daba.kernels.cpu import objective as passes
 from daba.kernels.cpu import refine, state
 from daba.kernels.cpu.types import Bools, Floats
 from daba.levenberg import Levenberg, Step
-from daba.options import Options
+from daba.options import ROUNDS, Options
 from daba.saved import Saved
 from daba.shard import Shard, State
 from daba.surrogate import NoSurrogate, Surrogate
-
-ROUNDS: dict[str, tuple[Blocks, ...]] = {
-    "none": (),
-    "points": ("points",),
-    "sweep": ("points", "cameras", "points"),
-}
-"""Which variables of the boundary each kind of refinement moves, in turn."""
 
 
 class Solver:

@@ -83,7 +83,16 @@ def _dispatch(arguments: list[str]) -> int:
         near = get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"the commands are {', '.join(COMMANDS)}"
         raise DabaError(f"there is no command '{name}'; {hint}")
-    return int(import_module(f"daba.cli.{name}").run(rest))
+    try:
+        command = import_module(f"daba.cli.{name}")
+    except ModuleNotFoundError as error:
+        if error.name not in ("tyro", "rich"):
+            raise
+        raise DabaError(
+            f"the command line needs {error.name}: pip install {error.name}; from Python, "
+            "daba.solve works without"
+        ) from error
+    return int(command.run(rest))
 
 
 def _help() -> str:

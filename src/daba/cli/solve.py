@@ -31,7 +31,8 @@ EXIT_CODES = {reason: 128 + number for number, reason in REASONS.items()}
 
 GROUPS = {
     "method": (
-        "method", "devices", "iterations", "loss", "loss_radius", "refine", "threads", "seed",
+        "method", "devices", "iterations", "loss", "loss_radius", "refine", "backend",
+        "precision", "threads", "seed",
     ),
     "stopping": (
         "function_tolerance", "gradient_tolerance", "patience", "max_seconds", "report_every",

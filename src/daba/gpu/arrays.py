@@ -118,9 +118,11 @@ class Arrays:
         self.new = self.x.clone()
         self.last = self.x.clone() if self.accelerated else self.x
         self.bar = self.x.clone() if self.accelerated else self.x
-        centers = self.x.cameras[: self.C, 9:12]
-        self.middle = centers.mean(dim=0).contiguous()
-        """Where the linear solver counts coordinates from."""
+        ptr = self.shard.devices.camera_ptr
+        centers = self.shard.start.cameras[:, 9:12]
+        middle = [centers[ptr[a] : ptr[a + 1]].mean(axis=0) for a in range(self.S)]
+        self.middle = torch.from_numpy(np.stack(middle)).to(self.device)
+        """Where the linear solver counts coordinates from, on each device."""
 
     def _workspace(self) -> None:
         C, P, S, W = self.C, self.P, self.S, self.precision.linear
@@ -140,7 +142,7 @@ class Arrays:
         self.at_bar = moments() if self.accelerated else self.at_x
         self.U, self.system = zeros(C, 256), zeros(C, 256)
         self.reach = zeros(C)
-        self.V, self.g = zeros(7, P, kind=W), zeros(3, P)
+        self.V, self.g = zeros(7, P, kind=self.precision.points), zeros(3, P)
         self.stride = STRIDES[W]
         self.record_c = zeros(C, self.stride, kind=W)
         self.record_l, self.v_inv = zeros(P, 8, kind=W), zeros(P, 8, kind=W)

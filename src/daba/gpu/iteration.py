@@ -7,17 +7,19 @@ not need, or must not do yet, its programs skip when they look into the book.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 
+from daba.comm.serial import Blocks
 from daba.gpu.arrays import BLOCK, Arrays, Estimate, Moments
 from daba.gpu.lists import LANES
 from daba.kernels.gpu import decide, intra, moments, pcg, refine, schur, state, step
 from daba.kernels.gpu.book import Row
-from daba.options import Options
+from daba.options import ROUNDS, Options
 
 FLAT = 1024
 """Numbers that one program copies."""
@@ -35,9 +37,7 @@ class Iteration:
         self.terms = a.precision.terms
         self.linear = {torch.float32: tl.float32, torch.float64: tl.float64}[a.precision.linear]
         self.SP = max(2, triton.next_power_of_2(a.S))
-        self.rounds = {"none": (), "points": ("points",), "sweep": ("points", "cameras", "points")}[
-            options.refine if a.refined else "none"
-        ]
+        self.rounds = ROUNDS[options.refine if a.refined else "none"]
         self.distance: Any = None
         self.centers: Any = None
         self.begin_jobs = a.jobs(("inter_c", 0), ("inter_l", 2), ("value_c", 0), ("value_l", 1))
@@ -99,15 +99,28 @@ class Iteration:
         self.add_up(self.step_jobs)
         self.judge(here)
 
+    def endings(self) -> list[tuple[Callable[[], None], Blocks | None]]:
+        """The end of an iteration, part by part, with what neighbours must be told after each: x⁺
+        where a step was found, refinement, and the metrics. They do nothing until it is DONE."""
+        a = self.a
+        if not self.rounds:
+            return [(self.settle, "both"), (self.finish, None)]
+        parts: list[tuple[Callable[[], None], Blocks | None]] = [(self.settle, "cameras")]
+        for n, block in enumerate(self.rounds):
+
+            def refined(n: int = n, block: Blocks = block) -> None:
+                if n == 0 and a.accelerated:
+                    self.slack()
+                self.refine(block, again=n == 2)
+
+            parts.append((refined, block))
+        return [*parts, (self.finish, None)]
+
     def finish(self) -> None:
-        """After the neighbours' ghosts are known: refinement, the surrogate at x⁺, the metrics."""
+        """The surrogate at x⁺, the metrics, and x ← x⁺."""
         a, o = self.a, self.options
         refined = bool(self.rounds)
         if refined:
-            if a.accelerated:
-                self.slack()
-            for n, block in enumerate(self.rounds):
-                self.refine(block, again=n == 2)
             self.objective(a.new, Row.ALWAYS)
         if a.surrogate:
             self.rebase(a.new, a.at_x, guarded=True, gap=a.accelerated and not refined)
@@ -202,7 +215,7 @@ class Iteration:
             T=self.terms, W=self.linear, B=64, num_warps=2, **self.loss,
         )  # fmt: skip
         schur.fill_cameras[(_blocks(a.C * 16, FLAT),)](
-            a.x.cameras, a.middle, a.record_c, a.C, STRIDE=a.stride, B=FLAT, num_warps=4
+            a.x.cameras, a.owner_c, a.middle, a.record_c, a.C, STRIDE=a.stride, B=FLAT, num_warps=4
         )
 
     def assemble(self, base: Estimate, surrogate: Moments) -> None:
@@ -275,8 +288,8 @@ class Iteration:
         )  # fmt: skip
         step.move_points[(a.intra_l.count,)](
             a.intra_l.records, a.intra_l.heads, a.intra_l.members, a.V, a.g, a.x.points,
-            base.points, surrogate.points, a.record_c, a.record_l, a.v_inv, a.new.points, a.book,
-            a.S, a.P, a.column("decrease_l"), SURROGATE=a.surrogate, XI=self.options.xi,
+            base.points, surrogate.points, a.record_c, a.record_l, a.new.points, a.book, a.S, a.P,
+            a.column("decrease_l"), SURROGATE=a.surrogate, XI=self.options.xi,
             STRIDE=a.stride, SP=self.SP, B=LANES, num_warps=LANES // 32, **self.loss,
         )  # fmt: skip
 

@@ -27,7 +27,7 @@ def needed(cameras: int, points: int, intra: int, inter: int, options: Options) 
     observations = 2 * k * (intra + inter) + (2 * k * (inter + intra // 2) if refined else 0)
     setting_up = (8 * 6 + 2 * k) * max(intra, inter)  # orders, and one list as it is made
     by_camera = 128 * states + 2048 * (2 + surrogates) + w * (2 * 256 + 28 + 5 * 16) + 200
-    by_point = 32 * states + 32 * surrogates + 7 * w + 24 + 16 * w + 8 * 6
+    by_point = 32 * states + 32 * surrogates + 56 + 24 + 16 * w + 8 * 6
     total = observations + setting_up + by_camera * cameras + by_point * points
     return PROGRAM + int(SLACK * total)
 

@@ -17,6 +17,8 @@ class Precision:
     """Of observations as stored."""
     terms: Any
     """Of F_ij, its gradient and the surrogate's moments as computed."""
+    points: torch.dtype
+    """Of V, as the terms."""
     linear: torch.dtype
     """Of the linear solver."""
     tiny: float
@@ -26,7 +28,7 @@ class Precision:
 
 
 PRECISIONS = {
-    "float64": Precision(torch.float64, tl.float64, torch.float64, 1e-14, 1e-16),
-    "mixed": Precision(torch.float32, tl.float64, torch.float32, 1e-6, 1e-16),
-    "float32": Precision(torch.float32, tl.float32, torch.float32, 1e-6, 1e-9),
+    "float64": Precision(torch.float64, tl.float64, torch.float64, torch.float64, 1e-14, 1e-16),
+    "mixed": Precision(torch.float32, tl.float64, torch.float64, torch.float32, 1e-6, 1e-16),
+    "float32": Precision(torch.float32, tl.float32, torch.float32, torch.float32, 1e-6, 1e-9),
 }

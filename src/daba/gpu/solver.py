@@ -12,6 +12,7 @@ import torch
 from daba.comm.serial import Communicator
 from daba.errors import DabaError
 from daba.gpu.arrays import Arrays
+from daba.gpu.ghosts import Ghosts
 from daba.gpu.graphs import Graphs
 from daba.gpu.iteration import Iteration
 from daba.gpu.precision import PRECISIONS
@@ -48,6 +49,7 @@ class GpuSolver:
         self.accelerated = self.arrays.accelerated
         self.iteration = Iteration(self.arrays, options)
         self.graphs = Graphs(self.device)
+        self.ghosts = Ghosts(self.exchange, self.arrays)
         on_gpu = self.device.type == "cuda"
         self.host = torch.zeros_like(self.arrays.book, device="cpu", pin_memory=on_gpu)
         self.expected = 4
@@ -61,6 +63,9 @@ class GpuSolver:
             book[row] = value
         self.write_book(book)
         self.place(start)
+        if self.accelerated:  # its ghosts are known only now
+            self.arrays.last.cameras.copy_(self.arrays.x.cameras)
+            self.arrays.last.points.copy_(self.arrays.x.points)
         F = self.book[Row.INTRA] + self.book[Row.AT_X]
         book = self.book
         book[Row.F], book[Row.E], book[Row.F_BAR] = F, F, F * options.restart_ratio
@@ -209,16 +214,23 @@ class GpuSolver:
     def _run(self, name: tuple[Any, ...], launch: Any) -> None:
         """Run a part of the iteration, with the end of it (which does nothing until no device
         tries any more), and read the book."""
-        launches, a = self.iteration, self.arrays
+        launches = self.iteration
+        endings = launches.endings()
 
         def whole() -> None:
             launch()
-            launches.settle()
-            launches.finish()
-            self.host.copy_(a.book, non_blocking=True)
+            for part, _ in endings if not self.ghosts.needed else ():
+                part()
+            self.host.copy_(self.arrays.book, non_blocking=True)
 
         self.graphs.run(name, whole, kind=name[0::2])
         self.wait()
+        if self.ghosts.needed and self.book[Row.STATUS, 0] == Status.DONE:
+            for n, (part, blocks) in enumerate(endings):
+                self.graphs.run(("end", n), part, kind=("end", n))
+                if blocks is not None:
+                    self.ghosts.update(self.arrays.new, blocks)
+            self.read_book()
 
     def _count(self, expected: int) -> int:
         return next((n for n in COUNTS if n >= expected), COUNTS[-1])

@@ -28,12 +28,10 @@ def times9(x, v):
 
 
 @jit
-def whole_row(row, s, W: tl.constexpr):
+def whole_row(row, s):
     """All nine derivatives from `derivative_row`, those along d spelled out."""
-    return (
-        row[0].to(W), row[1].to(W), row[2].to(W), row[3].to(W), row[4].to(W), row[5].to(W),
-        row[6].to(W), (s * row[6]).to(W), (s * s * row[6]).to(W),
-    )  # fmt: skip
+    a = s * row[6]
+    return row[0], row[1], row[2], row[3], row[4], row[5], row[6], a, s * a
 
 
 @jit

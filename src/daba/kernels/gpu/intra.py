@@ -37,13 +37,12 @@ def linearize_points(
     start, width, _device, shared = head(heads, n)
     j, own = member(members, n * B + lane)
     l = spots(points, j)
-    W: tl.constexpr = V.dtype.element_ty
-    v0 = tl.zeros([B], W)
-    v1 = tl.zeros([B], W)
-    v2 = tl.zeros([B], W)
-    v3 = tl.zeros([B], W)
-    v4 = tl.zeros([B], W)
-    v5 = tl.zeros([B], W)
+    v0 = tl.zeros([B], T)
+    v1 = tl.zeros([B], T)
+    v2 = tl.zeros([B], T)
+    v3 = tl.zeros([B], T)
+    v4 = tl.zeros([B], T)
+    v5 = tl.zeros([B], T)
     g0 = tl.zeros([B], T)
     g1 = tl.zeros([B], T)
     g2 = tl.zeros([B], T)
@@ -61,12 +60,12 @@ def linearize_points(
         g2 -= x * ez
         x = x * lam
         y = x / d2
-        v0 += (x - y * dx * dx).to(W)
-        v1 -= (y * dx * dy).to(W)
-        v2 -= (y * dx * dz).to(W)
-        v3 += (x - y * dy * dy).to(W)
-        v4 -= (y * dy * dz).to(W)
-        v5 += (x - y * dz * dz).to(W)
+        v0 += x - y * dx * dx
+        v1 -= y * dx * dy
+        v2 -= y * dx * dz
+        v3 += x - y * dy * dy
+        v4 -= y * dy * dz
+        v5 += x - y * dz * dz
     tl.store(V + j, joined(shared, v0), mask=own)
     tl.store(V + P + j, joined(shared, v1), mask=own)
     tl.store(V + 2 * P + j, joined(shared, v2), mask=own)
@@ -91,6 +90,17 @@ def linearize_cameras(
     c, t = one_camera(cameras, i * 16, T)
     first = tl.load(begins + i)
     last = tl.load(begins + i + 1)
+    third = (
+        0.0,
+        0.0,
+        c[2].to(W),
+        0.0,
+        0.0,
+        c[5].to(W),
+        0.0,
+        0.0,
+        c[8].to(W),
+    )  # R₃, all that counts
     block = empty_block(tl.zeros([B], W))
     g = nothing9(tl.zeros([B], T))
     away = tl.zeros([B], T)
@@ -102,11 +112,16 @@ def linearize_cameras(
         _, w, _ = penalty(KIND, RADIUS, weight, ex, ey, ez)
         away += tl.where(weight > 0, tl.sqrt(dx * dx + dy * dy + dz * dz), 0.0)
         g = plus9(g, w, camera_pull(c, lam, qx, qy, qz, s, ex, ey, ez))
-        ax, ay, az, bx, by, bz = normal_basis(dx, dy, dz)
+        ax, ay, az, bx, by, bz = normal_basis(dx.to(W), dy.to(W), dz.to(W))
         w = w.to(W)
-        J = whole_row(derivative_row(c, lam, qx, qy, qz, ax, ay, az), s, W)
+        s = s.to(W)
+        lam = lam.to(W)
+        qx = qx.to(W)
+        qy = qy.to(W)
+        qz = qz.to(W)
+        J = whole_row(derivative_row(third, lam, qx, qy, qz, ax, ay, az), s)
         block = add_block(block, times9(w, J), J)
-        J = whole_row(derivative_row(c, lam, qx, qy, qz, bx, by, bz), s, W)
+        J = whole_row(derivative_row(third, lam, qx, qy, qz, bx, by, bz), s)
         block = add_block(block, times9(w, J), J)
     store_block(U + i * 256, block, g)
     seen = (last - first).to(T)

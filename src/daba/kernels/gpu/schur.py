@@ -4,7 +4,7 @@
 
 Nothing of an observation is stored: its derivatives are computed anew in every product, from
 records of cameras (R, t, d and v) and points (l and y) in the linear solver's precision.
-Coordinates in these records are counted from the middle of the scene.
+Coordinates in these records are counted from the middle of the device.
 """
 
 import triton.language as tl
@@ -46,13 +46,14 @@ def slot_of(a):
 
 
 @jit
-def fill_cameras(cameras, middle, record_c, C, STRIDE: tl.constexpr, B: tl.constexpr):
+def fill_cameras(cameras, owner, middle, record_c, C, STRIDE: tl.constexpr, B: tl.constexpr):
     """R, t, d of the linear solver's records."""
     at = tl.program_id(0) * B + tl.arange(0, B)
     i = at // 16
     a = at % 16
     mask = (i < C) & (a < 15)
-    shift = tl.load(middle + a - 9, mask=(a >= 9) & (a < 12), other=0.0)
+    device = tl.load(owner + i, mask=mask, other=0)
+    shift = tl.load(middle + 3 * device + a - 9, mask=mask & (a >= 9) & (a < 12), other=0.0)
     value = tl.load(cameras + at, mask=mask, other=0.0) - shift
     tl.store(record_c + i * STRIDE + a, value, mask=mask)
 
@@ -70,14 +71,14 @@ def point_system(V, g, points, base, moments, j, P, SURROGATE: tl.constexpr, XI:
     g1 = tl.load(g + P + j)
     g2 = tl.load(g + 2 * P + j)
     if SURROGATE:
-        W: tl.constexpr = V.dtype.element_ty
+        T: tl.constexpr = V.dtype.element_ty
         A, b0, b1, b2 = quad(moments, 4 * j)
         l = spots(points, j)
         hat = spots(base, j)
         curvature = 2.0 * A + XI
-        v0 += curvature.to(W)
-        v3 += curvature.to(W)
-        v5 += curvature.to(W)
+        v0 += curvature.to(T)
+        v3 += curvature.to(T)
+        v5 += curvature.to(T)
         g0 += curvature * (l[0] - hat[0]) - 2.0 * b0
         g1 += curvature * (l[1] - hat[1]) - 2.0 * b1
         g2 += curvature * (l[2] - hat[2]) - 2.0 * b2
@@ -96,27 +97,31 @@ def damp_points(
         return
     j, own = member(members, n * B + tl.arange(0, B))
     v, g3 = point_system(V, g, points, base, moments, j, P, SURROGATE, XI)
-    W: tl.constexpr = V.dtype.element_ty
-    mu = (1.0 / tl.load(book + S * RADIUS_ROW + device)).to(W)
-    i0, i1, i2, i3, i4, i5 = inverse_symmetric3(
-        v[0] + mu * tl.maximum(v[0], SMALLEST), v[1], v[2],
-        v[3] + mu * tl.maximum(v[3], SMALLEST), v[4], v[5] + mu * tl.maximum(v[5], SMALLEST),
-    )  # fmt: skip
-    o = tl.zeros_like(i0)
-    store_quad(v_inv, 8 * j, i0, i1, i2, i3, own)
-    store_quad(v_inv, 8 * j + 4, i4, i5, o, o, own)
+    W: tl.constexpr = record_l.dtype.element_ty
+    i0, i1, i2, i3, i4, i5 = damped_inverse(v, tl.load(book + S * RADIUS_ROW + device))
+    o = tl.zeros([B], W)
+    store_quad(v_inv, 8 * j, i0.to(W), i1.to(W), i2.to(W), i3.to(W), own)
+    store_quad(v_inv, 8 * j + 4, i4.to(W), i5.to(W), o, o, own)
     l = spots(points, j)
+    middle += 3 * device
     x = (l[0] - tl.load(middle)).to(W)
     y = (l[1] - tl.load(middle + 1)).to(W)
     z = (l[2] - tl.load(middle + 2)).to(W)
     store_quad(record_l, 8 * j, x, y, z, o, own)
-    a = g3[0].to(W)
-    b = g3[1].to(W)
-    c = g3[2].to(W)
-    x = i0 * a + i1 * b + i2 * c
-    y = i1 * a + i3 * b + i4 * c
-    z = i2 * a + i4 * b + i5 * c
+    x = (i0 * g3[0] + i1 * g3[1] + i2 * g3[2]).to(W)
+    y = (i1 * g3[0] + i3 * g3[1] + i4 * g3[2]).to(W)
+    z = (i2 * g3[0] + i4 * g3[1] + i5 * g3[2]).to(W)
     store_quad(record_l, 8 * j + 4, x, y, z, o, own)
+
+
+@jit
+def damped_inverse(v, radius):
+    """V'⁻¹, with the digits of V: a distant point has hardly any curvature along its depth."""
+    mu = (1.0 / radius).to(v[0].dtype)
+    return inverse_symmetric3(
+        v[0] + mu * tl.maximum(v[0], SMALLEST), v[1], v[2],
+        v[3] + mu * tl.maximum(v[3], SMALLEST), v[4], v[5] + mu * tl.maximum(v[5], SMALLEST),
+    )  # fmt: skip
 
 
 @jit
@@ -160,8 +165,8 @@ def eliminate(
             + by * (i1 * bx + i3 * by + i4 * bz)
             + bz * (i2 * bx + i4 * by + i5 * bz)
         )
-        J = whole_row(derivative_row(c, lam, qx, qy, qz, ax, ay, az), s, W)
-        K = whole_row(derivative_row(c, lam, qx, qy, qz, bx, by, bz), s, W)
+        J = whole_row(derivative_row(c, lam, qx, qy, qz, ax, ay, az), s)
+        K = whole_row(derivative_row(c, lam, qx, qy, qz, bx, by, bz), s)
         block = add_block(block, plus9(times9(aa, J), ab, K), J)
         block = add_block(block, plus9(times9(ab, J), bb, K), K)
     store_block(tiles + i * 256, block, Wz)

@@ -7,7 +7,7 @@ from daba.kernels.gpu import formulas
 from daba.kernels.gpu.book import Row
 from daba.kernels.gpu.intra import REACH
 from daba.kernels.gpu.rows import quad, spots, store_quad
-from daba.kernels.gpu.schur import gather_product, point_system, slot_of
+from daba.kernels.gpu.schur import damped_inverse, gather_product, point_system, slot_of
 from daba.kernels.gpu.slices import head, joined, member
 
 exponential = formulas.exponential
@@ -15,6 +15,7 @@ multiply3 = formulas.multiply3
 polar_step = formulas.polar_step
 RUN = tl.constexpr(int(Row.RUN))
 TRYING = tl.constexpr(int(Row.TRYING))
+RADIUS_ROW = tl.constexpr(int(Row.RADIUS))
 
 
 @jit
@@ -92,7 +93,7 @@ def move_cameras(
 
 @jit
 def move_points(
-    records, heads, members, V, g, points, base, moments, record_c, record_l, v_inv, trial,
+    records, heads, members, V, g, points, base, moments, record_c, record_l, trial,
     book, S, P, partial, SURROGATE: tl.constexpr, XI: tl.constexpr, KIND: tl.constexpr,
     RADIUS: tl.constexpr, STRIDE: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
@@ -117,11 +118,10 @@ def move_points(
         w1 += y
         w2 += z
     v, g3 = point_system(V, g, points, base, moments, j, P, SURROGATE, XI)
-    h0 = g3[0].to(W) + joined(shared, w0)
-    h1 = g3[1].to(W) + joined(shared, w1)
-    h2 = g3[2].to(W) + joined(shared, w2)
-    i0, i1, i2, i3 = quad(v_inv, j * 8)
-    i4, i5, _, _ = quad(v_inv, j * 8 + 4)
+    i0, i1, i2, i3, i4, i5 = damped_inverse(v, tl.load(book + S * RADIUS_ROW + device))
+    h0 = g3[0] + joined(shared, w0)
+    h1 = g3[1] + joined(shared, w1)
+    h2 = g3[2] + joined(shared, w2)
     x = -(i0 * h0 + i1 * h1 + i2 * h2)
     y = -(i1 * h0 + i3 * h1 + i4 * h2)
     z = -(i2 * h0 + i4 * h1 + i5 * h2)
@@ -134,6 +134,6 @@ def move_points(
     square = v[0] * x * x + v[3] * y * y + v[5] * z * z
     square += 2.0 * (v[1] * x * y + v[2] * x * z + v[4] * y * z)
     decrease = -(h0 * x + h1 * y + h2 * z + 0.5 * square)
-    tl.store(partial + n, tl.sum(tl.where(own, decrease, 0.0).to(tl.float64), axis=0))
+    tl.store(partial + n, tl.sum(tl.where(own, decrease, 0.0), axis=0))
     l = spots(points, j)
     store_quad(trial, 4 * j, l[0] + x, l[1] + y, l[2] + z, tl.zeros_like(l[0]), own)

@@ -1,0 +1,114 @@
+"""On a machine with a GPU: python -m pytest tests/gpu. Needs NumPy, torch, Triton and pytest only."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import daba
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("no GPU here", allow_module_level=True)
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from scene import in_strips, landscape  # noqa: E402
+
+PROBLEM = landscape(60, 3000, 15000)
+PARTITION = in_strips(PROBLEM, 4)
+
+
+def solve(**options: Any) -> daba.Result:
+    given = {"iterations": 30, "backend": "gpu", "precision": "float64", "function_tolerance": 0.0}
+    return daba.solve(PROBLEM, partition=PARTITION, **(given | options))
+
+
+def values(result: daba.Result) -> np.ndarray:
+    return np.array([entry.objective for entry in result.history])
+
+
+@pytest.mark.parametrize("refine", ["none", "points", "sweep"])
+@pytest.mark.parametrize("loss", ["trivial", "huber", "welsch", "cauchy"])
+def test_the_guarantees_hold_and_F_is_what_it_says(refine: str, loss: str) -> None:
+    chosen = daba.make_loss(loss, 4.0)
+    result = solve(refine=refine, loss=chosen, check=True)
+    F = result.problem.objective(chosen)  # by plain NumPy
+    assert result.history[-1].objective == pytest.approx(F, rel=1e-11)
+    assert F < 0.1 * result.history[0].objective
+
+
+def test_the_cpu_finds_the_same() -> None:
+    pytest.importorskip("numba")
+    tight = {"pcg_forcing": 0.0, "pcg_residual": 1e-9}
+    for refine in ("none", "sweep"):
+        here = solve(refine=refine, **tight)
+        there = solve(refine=refine, backend="cpu", linear_solver="direct")
+        np.testing.assert_allclose(values(here), values(there), rtol=1e-6)
+
+
+def test_less_precision_is_as_good() -> None:
+    exact = values(solve())[-1]
+    assert values(solve(precision="mixed"))[-1] == pytest.approx(exact, rel=1e-3)
+    assert values(solve(precision="float32"))[-1] == pytest.approx(exact, rel=1e-3)
+
+
+def test_the_same_bits_again() -> None:
+    first, second = solve(precision="mixed"), solve(precision="mixed")
+    assert values(first).tobytes() == values(second).tobytes()
+    assert first.problem.points.tobytes() == second.problem.points.tobytes()
+
+
+def test_a_checkpoint_goes_on(tmp_path: Path) -> None:
+    whole = solve()
+    solve(iterations=12, checkpoints=daba.Checkpoints(tmp_path / "saved"))
+    rest = solve(checkpoints=daba.Checkpoints(resume=tmp_path / "saved"))
+    np.testing.assert_allclose(values(rest)[-1], values(whole)[-1], rtol=1e-9)
+
+
+def test_one_device() -> None:
+    result = daba.solve(PROBLEM, method="lm", backend="gpu")
+    assert result.converged
+    assert result.history[-1].mean_objective < 0.3
+
+
+def test_arrays_that_live_on_the_gpu() -> None:
+    on_gpu = PROBLEM.with_estimate(
+        torch.from_numpy(PROBLEM.cameras).cuda(), torch.from_numpy(PROBLEM.points).cuda()
+    )
+    result = daba.solve(on_gpu, partition=PARTITION, backend="gpu", iterations=5)
+    assert result.problem.points.is_cuda
+    same = solve(iterations=5, precision="mixed")
+    found = result.problem.points.cpu().numpy()
+    assert found.tobytes() == same.problem.points.tobytes()
+
+
+def test_too_little_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1_000_000, 1_000_000))
+    with pytest.raises(daba.DabaError, match="too little GPU memory"):
+        solve()
+
+
+@pytest.mark.parametrize("refine", ["none", "sweep"])
+def test_processes_that_share_a_gpu(refine: str, tmp_path: Path) -> None:
+    script = Path(__file__).parents[1] / "gpu_process.py"
+    found = []
+    for processes in (1, 2):
+        out = tmp_path / f"{processes}.npz"
+        started = [] if processes == 1 else [
+            "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}",
+        ]  # fmt: skip
+        run = subprocess.run(
+            [sys.executable, *started, str(script), str(out), "cuda", refine],
+            env=dict(os.environ), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert run.returncode == 0, run.stderr[-3000:]
+        with np.load(out) as arrays:
+            found.append(arrays["F"])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-8)

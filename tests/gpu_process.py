@@ -1,0 +1,42 @@
+"""One of several processes that solve a small problem together with the GPU's code: run by
+`test_gpu_processes.py` under torchrun, in Triton's interpreter, and on a GPU by `tests/gpu`.
+
+    torchrun --nproc-per-node 2 tests/gpu_process.py OUT.npz cpu none
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+import daba
+from daba.gpu.solver import GpuSolver
+from daba.launch import communicator
+from daba.options import Options
+from daba.setup import make_setup
+from scene_for_gpu import tiny_problem
+
+
+def main() -> None:
+    out, device, refine = sys.argv[1:4]
+    comm: Any = communicator()
+    problem = tiny_problem(6, 18)
+    partition = daba.partition_from_arrays(problem, np.array([0, 1, 2, 0, 1, 2]))
+    options = Options(devices=3, refine=refine, precision="float64")  # type: ignore[arg-type]
+    setup = make_setup(problem, options, partition, comm)
+    solver = GpuSolver(setup.shard, options, comm, device)
+    F = [solver.objective]
+    for _ in range(3 if device == "cpu" else 30):
+        solver.iterate()
+        F.append(solver.objective)
+    sent = comm.sum(np.array([float(solver.exchange.take_traffic().sent)]))
+    solution = setup.gather(solver.x)
+    if comm.rank == 0:
+        assert solution is not None
+        np.savez(out, F=F, points=solution.points, cameras=solution.cameras, sent=sent)
+
+
+if __name__ == "__main__":
+    main()
