@@ -9,18 +9,23 @@ Scenes are synthetic (`scene.py`); needs NumPy, torch and Triton only.
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from daba.gpu.solver import GpuSolver
+from daba.io.store import Store, write_store
 from daba.kernels.gpu import decide, intra, moments, pcg, schur, state, step
 from daba.kernels.gpu.book import Row
+from daba.layout import Layout, lay_out
 from daba.options import Options
-from daba.shard import make_shard
+from daba.run import solve
+from daba.shard import join
 from scene import in_strips, landscape
 
 SIZES = (
@@ -36,10 +41,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=("kernels", "iterations"))
     parser.add_argument("--sizes", nargs="*", default=[",".join(map(str, s)) for s in SIZES])
-    parser.add_argument("--precision", default="mixed")
+    parser.add_argument("--precision", default="auto")
     parser.add_argument("--devices", type=int, default=8)
     parser.add_argument("--refine", nargs="*", default=["none"])
     parser.add_argument("--iterations", type=int, default=50)
+    parser.add_argument("--store", action="store_true", help="from a store to the first iteration")
     parser.add_argument("--profile", action="store_true", help="where an iteration's time goes")
     args = parser.parse_args()
     bandwidth = copy_bandwidth()
@@ -49,7 +55,9 @@ def main() -> None:
         began = time.perf_counter()
         problem = landscape(*size)
         partition = in_strips(problem, args.devices)
-        shard = make_shard(problem, partition)
+        layout = lay_out(problem, partition)
+        pieces = [layout.piece(device) for device in range(args.devices)]
+        shard = join(pieces, 0, layout.extent)
         inter = len(shard.inter.camera) / size[2]
         print(
             f"\n{size[0]:,} cameras, {size[1]:,} points, {size[2]:,} observations, "
@@ -68,6 +76,8 @@ def main() -> None:
                 kernels(solver, bandwidth)
             del solver
             torch.cuda.empty_cache()
+        if args.store:
+            from_store(layout, args.precision)
 
 
 def copy_bandwidth() -> float:
@@ -127,6 +137,17 @@ def iterations(solver: GpuSolver, count: int) -> None:
         f"F {first:.6g} -> {solver.objective:.6g}, peak memory {peak / 1e9:.2f} GB",
         flush=True,
     )
+
+
+def from_store(layout: Layout, precision: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "scene.daba"
+        write_store(layout, path)
+        began = time.perf_counter()
+        found = solve(Store(path), backend="gpu", precision=precision, refine="none", iterations=1)
+        seconds = time.perf_counter() - began
+        print(f"  from a store to the end of the first iteration and back: {seconds:.1f} s")
+        print(f"    of these, after laying out: {found.history[-1].seconds:.1f} s", flush=True)
 
 
 def profile(solver: GpuSolver, count: int = 10) -> None:

@@ -7,22 +7,27 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+
+try:
+    from hypothesis import HealthCheck, settings
+except ImportError:  # on a GPU machine, which has what tests/gpu needs and little else
+    settings = None  # type: ignore[assignment, misc]
 
 import daba
 from daba.problem import Problem
 from daba.threads import SPIN
 
 pytest.register_assert_rewrite("helpers")
-settings.register_profile(
-    "daba",
-    deadline=None,
-    derandomize=True,
-    database=None,
-    max_examples=50,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-settings.load_profile("daba")
+if settings is not None:
+    settings.register_profile(
+        "daba",
+        deadline=None,
+        derandomize=True,
+        database=None,
+        max_examples=50,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    settings.load_profile("daba")
 if "OMP_WAIT_POLICY" not in os.environ:  # before Numba starts: threads that wait must not spin
     os.environ.setdefault("GOMP_SPINCOUNT", SPIN)
 

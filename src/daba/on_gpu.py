@@ -14,7 +14,8 @@ def to_host(problem: Any) -> tuple[Any, Any]:
     """A problem with NumPy's arrays, and the torch device its estimate was on, None if on none."""
     if not isinstance(problem, Problem):
         return problem, None
-    changes, device = {}, None
+    changes: dict[str, Any] = {}
+    device = None
     for field in fields(problem):
         value: Any = getattr(problem, field.name)
         if hasattr(value, "detach") and hasattr(value, "cpu"):  # a torch tensor

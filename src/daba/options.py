@@ -37,10 +37,11 @@ class Options:
     points again, for twice the bytes."""
     backend: Literal["cpu", "gpu", "auto"] = "cpu"
     """Where to compute: auto takes a GPU if there is one."""
-    precision: Literal["float64", "mixed", "float32"] = "mixed"
+    precision: Literal["auto", "float64", "mixed", "float32"] = "auto"
     """On a GPU: float64 computes as the CPU does; mixed stores observations and solves the linear
     system in single precision, and computes the objective, its gradient and the surrogate in
-    double; float32 computes all terms in single precision. The estimate and all sums are double."""
+    double; float32 computes all terms in single precision. The estimate and all sums are double.
+    auto is float64 up to 3 million observations, where it costs little, and mixed beyond."""
     threads: int | None = None
     """CPU threads; all by default. The result does not depend on it."""
     seed: int = 0
@@ -65,7 +66,8 @@ class Options:
 
     linear_solver: Literal["auto", "pcg", "direct"] = "auto"
     """How the reduced camera system is solved: conjugate gradients, a direct factorization, or
-    whichever is estimated to be faster."""
+    whichever is estimated to be faster. On a GPU always conjugate gradients; with auto they stop no
+    sooner than is needed to come near what a direct solution finds."""
     pcg_forcing: float = 0.1
     """Conjugate gradients stop when iteration k lowers the model by less than this over k."""
     pcg_residual: float = 1e-2
@@ -105,7 +107,7 @@ class Options:
             ("refine", ("none", "points", "sweep")),
             ("linear_solver", ("auto", "pcg", "direct")),
             ("backend", ("cpu", "gpu", "auto")),
-            ("precision", ("float64", "mixed", "float32")),
+            ("precision", ("auto", "float64", "mixed", "float32")),
         ):
             value = getattr(self, name)
             need(value in values, f"{name} must be one of {', '.join(values)}, not '{value}'")

@@ -1,4 +1,4 @@
-"""On a machine with a GPU: python -m pytest tests/gpu. Needs NumPy, torch, Triton and pytest only."""
+"""On a machine with a GPU: `python -m pytest tests/gpu`, with NumPy, torch, Triton and pytest."""
 
 from __future__ import annotations
 
@@ -21,12 +21,18 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from scene import in_strips, landscape  # noqa: E402
 
+pytestmark = pytest.mark.filterwarnings("default")
 PROBLEM = landscape(60, 3000, 15000)
 PARTITION = in_strips(PROBLEM, 4)
 
 
 def solve(**options: Any) -> daba.Result:
-    given = {"iterations": 30, "backend": "gpu", "precision": "float64", "function_tolerance": 0.0}
+    given: dict[str, Any] = {
+        "iterations": 30,
+        "backend": "gpu",
+        "precision": "float64",
+        "function_tolerance": 0.0,
+    }
     return daba.solve(PROBLEM, partition=PARTITION, **(given | options))
 
 
@@ -79,14 +85,14 @@ def test_one_device() -> None:
 
 
 def test_arrays_that_live_on_the_gpu() -> None:
-    on_gpu = PROBLEM.with_estimate(
-        torch.from_numpy(PROBLEM.cameras).cuda(), torch.from_numpy(PROBLEM.points).cuda()
+    on_gpu: Any = PROBLEM.with_estimate(
+        *(torch.from_numpy(x).cuda() for x in (PROBLEM.cameras, PROBLEM.points))
     )
     result = daba.solve(on_gpu, partition=PARTITION, backend="gpu", iterations=5)
-    assert result.problem.points.is_cuda
-    same = solve(iterations=5, precision="mixed")
-    found = result.problem.points.cpu().numpy()
-    assert found.tobytes() == same.problem.points.tobytes()
+    found: Any = result.problem.points
+    assert found.is_cuda
+    same = solve(iterations=5)
+    assert found.cpu().numpy().tobytes() == same.problem.points.tobytes()
 
 
 def test_too_little_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,12 @@ CAMERA_LANES = 128
 """Lanes of a pass over one camera's observations."""
 
 
+EXACT = 6000
+AUTO_FORCING, AUTO_RESIDUAL = 0.01, 1e-3
+"""With `auto`, up to so many cameras (where the CPU would consider a direct solution), conjugate
+gradients go on to these limits."""
+
+
 class Iteration:
     """Launches; the arrays they work on are fixed, so that they can be recorded and replayed."""
 
@@ -34,6 +40,10 @@ class Iteration:
         a, self.a, self.options = arrays, arrays, options
         loss = options.loss
         self.loss: dict[str, Any] = {"KIND": loss.kind, "RADIUS": float(loss.radius)}
+        self.forcing, self.residual = options.pcg_forcing, options.pcg_residual
+        if options.linear_solver == "auto" and a.shard.extent.cameras <= EXACT:
+            self.forcing = min(self.forcing, AUTO_FORCING)
+            self.residual = min(self.residual, AUTO_RESIDUAL)
         self.terms = a.precision.terms
         self.linear = {torch.float32: tl.float32, torch.float64: tl.float64}[a.precision.linear]
         self.SP = max(2, triton.next_power_of_2(a.S))
@@ -231,7 +241,8 @@ class Iteration:
         schur.damp_points[(a.intra_l.count,)](
             a.intra_l.heads, a.intra_l.members, a.V, a.g, a.x.points, base.points,
             surrogate.points, a.middle, a.v_inv, a.record_l, a.book, a.S, a.P,
-            SURROGATE=a.surrogate, XI=self.options.xi, B=LANES, num_warps=LANES // 32,
+            SURROGATE=a.surrogate, XI=self.options.xi, LEAST=a.precision.damping, B=LANES,
+            num_warps=LANES // 32,
         )  # fmt: skip
 
     def eliminate(self) -> None:
@@ -275,7 +286,7 @@ class Iteration:
         pcg.direction[(len(a.blocks),)](
             a.blocks, a.device_blocks, a.device_cameras, a.record_c, a.z, a.column("dots"),
             a.column("pcg"), len(a.blocks), a.book, a.S, FIRST=first, PARITY=parity,
-            FORCING=o.pcg_forcing, RESIDUAL=o.pcg_residual, MOST=o.pcg_iterations,
+            FORCING=self.forcing, RESIDUAL=self.residual, MOST=o.pcg_iterations,
             STRIDE=a.stride, NB=BLOCK, num_warps=4,
         )  # fmt: skip
 
@@ -290,6 +301,7 @@ class Iteration:
             a.intra_l.records, a.intra_l.heads, a.intra_l.members, a.V, a.g, a.x.points,
             base.points, surrogate.points, a.record_c, a.record_l, a.new.points, a.book, a.S, a.P,
             a.column("decrease_l"), SURROGATE=a.surrogate, XI=self.options.xi,
+            LEAST=a.precision.damping,
             STRIDE=a.stride, SP=self.SP, B=LANES, num_warps=LANES // 32, **self.loss,
         )  # fmt: skip
 

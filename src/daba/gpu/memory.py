@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from daba.errors import DabaError
-from daba.gpu.precision import PRECISIONS
+from daba.gpu.precision import precision_of
 from daba.options import Options
 from daba.shard import Shard
 
@@ -17,7 +17,7 @@ PROGRAM = 700_000_000
 
 def needed(cameras: int, points: int, intra: int, inter: int, options: Options) -> int:
     """Bytes at most, of one process."""
-    precision = PRECISIONS[options.precision]
+    precision = precision_of(options.precision, intra + inter)
     w = 4 if precision.linear == torch.float32 else 8
     k = 16 if precision.records == torch.float32 else 32
     accelerated = options.method == "daba" and not options.centralized
@@ -41,7 +41,7 @@ def check_memory(shard: Shard, options: Options, device: torch.device) -> None:
         return
     share = free / need
     hint = "use --backend cpu"
-    if options.precision == "float64":
+    if options.precision in ("auto", "float64"):
         hint = "use --precision mixed, or --backend cpu"
     if shard.num_devices > 1:
         hint += f", or start at least {int(1 / share) + 1} processes, each with a GPU of its own"

@@ -15,7 +15,7 @@ from daba.gpu.arrays import Arrays
 from daba.gpu.ghosts import Ghosts
 from daba.gpu.graphs import Graphs
 from daba.gpu.iteration import Iteration
-from daba.gpu.precision import PRECISIONS
+from daba.gpu.precision import precision_of
 from daba.kernels.gpu.book import Row, Status
 from daba.options import Options
 from daba.saved import Saved
@@ -45,7 +45,8 @@ class GpuSolver:
         self.device = torch.device(device)
         start = shard.state()
         self.exchange.update(start, "both")
-        self.arrays = Arrays(shard, options, PRECISIONS[options.precision], self.device)
+        precision = precision_of(options.precision, shard.extent.observations)
+        self.arrays = Arrays(shard, options, precision, self.device)
         self.accelerated = self.arrays.accelerated
         self.iteration = Iteration(self.arrays, options)
         self.graphs = Graphs(self.device)
@@ -248,7 +249,7 @@ class GpuSolver:
     def check(self) -> None:
         """Raise `DabaError` if a guarantee of the method does not hold (`Solver.check`)."""
         F, before, metrics = self.objective, self.checked, self.metrics
-        scale = {"float64": 1e-9, "mixed": 1e-9, "float32": 1e-4}[self.options.precision] * F
+        scale = (1e-4 if self.arrays.precision.points == torch.float32 else 1e-9) * F
         if self.accelerated:
             total = float(self.comm.gather(metrics.F[:, None]).sum())
             broken = {

@@ -88,7 +88,7 @@ def point_system(V, g, points, base, moments, j, P, SURROGATE: tl.constexpr, XI:
 @jit
 def damp_points(
     heads, members, V, g, points, base, moments, middle, v_inv, record_l, book, S, P,
-    SURROGATE: tl.constexpr, XI: tl.constexpr, B: tl.constexpr,
+    SURROGATE: tl.constexpr, XI: tl.constexpr, LEAST: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """V'⁻¹ of each point, rows of (P, 8); and its record, with z = V'⁻¹ g_l for y."""
     n = tl.program_id(0)
@@ -98,7 +98,7 @@ def damp_points(
     j, own = member(members, n * B + tl.arange(0, B))
     v, g3 = point_system(V, g, points, base, moments, j, P, SURROGATE, XI)
     W: tl.constexpr = record_l.dtype.element_ty
-    i0, i1, i2, i3, i4, i5 = damped_inverse(v, tl.load(book + S * RADIUS_ROW + device))
+    i0, i1, i2, i3, i4, i5 = damped_inverse(v, tl.load(book + S * RADIUS_ROW + device), LEAST)
     o = tl.zeros([B], W)
     store_quad(v_inv, 8 * j, i0.to(W), i1.to(W), i2.to(W), i3.to(W), own)
     store_quad(v_inv, 8 * j + 4, i4.to(W), i5.to(W), o, o, own)
@@ -115,9 +115,9 @@ def damp_points(
 
 
 @jit
-def damped_inverse(v, radius):
+def damped_inverse(v, radius, LEAST: tl.constexpr):
     """V'⁻¹, with the digits of V: a distant point has hardly any curvature along its depth."""
-    mu = (1.0 / radius).to(v[0].dtype)
+    mu = tl.maximum(1.0 / radius, LEAST).to(v[0].dtype)
     return inverse_symmetric3(
         v[0] + mu * tl.maximum(v[0], SMALLEST), v[1], v[2],
         v[3] + mu * tl.maximum(v[3], SMALLEST), v[4], v[5] + mu * tl.maximum(v[5], SMALLEST),

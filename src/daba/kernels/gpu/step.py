@@ -94,8 +94,8 @@ def move_cameras(
 @jit
 def move_points(
     records, heads, members, V, g, points, base, moments, record_c, record_l, trial,
-    book, S, P, partial, SURROGATE: tl.constexpr, XI: tl.constexpr, KIND: tl.constexpr,
-    RADIUS: tl.constexpr, STRIDE: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
+    book, S, P, partial, SURROGATE: tl.constexpr, XI: tl.constexpr, LEAST: tl.constexpr,
+    KIND: tl.constexpr, RADIUS: tl.constexpr, STRIDE: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """The step of each point, −V'⁻¹ (g_l + Wᵀ s) and no longer than its reach, applied into
     `trial`; by slice the model's decrease."""
@@ -118,7 +118,7 @@ def move_points(
         w1 += y
         w2 += z
     v, g3 = point_system(V, g, points, base, moments, j, P, SURROGATE, XI)
-    i0, i1, i2, i3, i4, i5 = damped_inverse(v, tl.load(book + S * RADIUS_ROW + device))
+    i0, i1, i2, i3, i4, i5 = damped_inverse(v, tl.load(book + S * RADIUS_ROW + device), LEAST)
     h0 = g3[0] + joined(shared, w0)
     h1 = g3[1] + joined(shared, w1)
     h2 = g3[2] + joined(shared, w2)
