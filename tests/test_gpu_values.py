@@ -58,9 +58,10 @@ def in_problem_order(solver: GpuSolver, by_point: np.ndarray) -> np.ndarray:
     return out
 
 
+@pytest.mark.parametrize("radius", [2.0, 0.02])  # far beyond the second, some losses are flat
 @pytest.mark.parametrize("loss", ALL_LOSSES)
-def test_objective(loss: str) -> None:
-    solver, problem, partition = small(loss=daba.make_loss(loss, 2.0))
+def test_objective(loss: str, radius: float) -> None:
+    solver, problem, partition = small(loss=daba.make_loss(loss, radius))
     a, b = device_of_observations(problem, partition)
     each = reference.penalties(problem, solver.options.loss)
     expected = np.bincount(a[a == b], each[a == b], 2)
@@ -201,3 +202,32 @@ def test_more_conjugate_gradients_than_expected(
     assert on_gpu.pcg_iterations == on_cpu.pcg_iterations > 2
     assert on_gpu.objective == pytest.approx(on_cpu.objective, rel=1e-9)
     assert Status(int(on_gpu.book[Row.STATUS, 0])) == Status.DONE
+
+
+@pytest.mark.parametrize("refine", ["none", "sweep"])
+def test_memory_is_not_underestimated(refine: str) -> None:
+    from daba.gpu.memory import PROGRAM, needed
+
+    solver, _, _ = small(6, cameras=8, refine=refine)
+    shard, arrays = solver.shard, vars(solver.arrays)
+    held = sum(x.nbytes for x in _tensors(list(arrays.values())))
+    told = needed(
+        shard.num_cameras, shard.num_points, len(shard.intra.camera), len(shard.inter.camera),
+        solver.options,
+    )  # fmt: skip
+    padding = 32 * 32 * (solver.arrays.intra_l.count + 2 * solver.arrays.inter_l.count)
+    assert held - 3 * padding <= told - PROGRAM  # slices of a tiny problem are all but empty
+
+
+def _tensors(found: list[Any]) -> list[Any]:
+    """Tensors in bundles of tensors, each once."""
+    seen: dict[int, Any] = {}
+    while found:
+        x = found.pop()
+        if isinstance(x, torch.Tensor):
+            seen[x.untyped_storage().data_ptr()] = x
+        elif isinstance(x, tuple):
+            found += x
+        elif isinstance(x, lists.ByPoint | lists.ByCamera):
+            found += vars(x).values()
+    return list(seen.values())

@@ -19,6 +19,7 @@ from daba.gpu.arrays import BLOCK, Arrays, Estimate, Moments
 from daba.gpu.lists import LANES
 from daba.kernels.gpu import decide, intra, moments, pcg, refine, schur, state, step
 from daba.kernels.gpu.book import Row
+from daba.kernels.gpu.exact import bits
 from daba.options import ROUNDS, Options
 
 FLAT = 1024
@@ -39,7 +40,7 @@ class Iteration:
     def __init__(self, arrays: Arrays, options: Options) -> None:
         a, self.a, self.options = arrays, arrays, options
         loss = options.loss
-        self.loss: dict[str, Any] = {"KIND": loss.kind, "RADIUS": float(loss.radius)}
+        self.loss: dict[str, Any] = {"KIND": loss.kind, "RADIUS": bits(loss.radius)}
         self.forcing, self.residual = options.pcg_forcing, options.pcg_residual
         if options.linear_solver == "auto" and a.shard.extent.cameras <= EXACT:
             self.forcing = min(self.forcing, AUTO_FORCING)
@@ -76,7 +77,7 @@ class Iteration:
             self.rebase(a.bar, a.at_bar, guarded=False, gap=False)
             self.evaluate(a.x, (a.bar, a.at_bar), None, Row.ACTIVE)
             self.add_up(self.begin_jobs)
-            decide.start[(1,)](a.book, a.S, THETA=o.split, SP=self.SP, num_warps=1)
+            decide.start[(1,)](a.book, a.S, THETA=bits(o.split), SP=self.SP, num_warps=1)
         self.linearize()
         self.assemble(a.bar, a.at_bar)
 
@@ -136,8 +137,8 @@ class Iteration:
             self.rebase(a.new, a.at_x, guarded=True, gap=a.accelerated and not refined)
         self.add_up(self.finish_jobs)
         decide.finish[(1,)](
-            a.book, a.S, ACCELERATED=a.accelerated, REFINED=refined, THETA=o.split, XI=o.xi,
-            GROWTH=o.eta_growth, SP=self.SP, num_warps=1,
+            a.book, a.S, ACCELERATED=a.accelerated, REFINED=refined, THETA=bits(o.split), XI=o.xi,
+            GROWTH=bits(o.eta_growth), SP=self.SP, num_warps=1,
         )  # fmt: skip
         if a.accelerated and o.resets:
             state.reset_momentum[(_blocks(a.all_C, 64),)](
@@ -157,14 +158,14 @@ class Iteration:
         middle = self.centers if clipped else a.x.points
         state.extrapolate_points[(_blocks(a.all_P, 128),)](
             a.x.points, a.last.points, middle, a.book, a.S, a.bar.points, a.all_P,
-            CLIP=clip if clipped else 0.0, CLIPPED=clipped, B=128, num_warps=4,
+            CLIP=bits(clip if clipped else 0.0), CLIPPED=clipped, B=128, num_warps=4,
         )  # fmt: skip
 
     def rebase(self, at: Estimate, into: Moments, guarded: bool, gap: bool) -> None:
         """The surrogate at an estimate; with `gap` its slack there for the base x."""
         a = self.a
         fixed: dict[str, Any] = {
-            **self.loss, "GUARDED": guarded, "GAP": gap, "THETA": self.options.split,
+            **self.loss, "GUARDED": guarded, "GAP": gap, "THETA": bits(self.options.split),
             "T": self.terms,
         }  # fmt: skip
         last = a.x if gap else at
@@ -186,8 +187,8 @@ class Iteration:
             moments.build_points[(a.inter_l.count,)](
                 a.inter_l.records, a.inter_l.heads, a.inter_l.members, a.new.cameras,
                 a.new.points, a.x.cameras, a.x.points, a.at_x.points, a.book, a.column("slack"),
-                a.inter_l.count, GUARDED=True, GAP=True, THETA=self.options.split, T=self.terms,
-                B=LANES, num_warps=LANES // 32, **self.loss,
+                a.inter_l.count, GUARDED=True, GAP=True, THETA=bits(self.options.split),
+                T=self.terms, B=LANES, num_warps=LANES // 32, **self.loss,
             )  # fmt: skip
 
     def evaluate(

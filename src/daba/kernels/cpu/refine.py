@@ -13,7 +13,7 @@ from daba.kernels.cpu import formulas
 from daba.kernels.cpu.binding import inline, kernel
 from daba.kernels.cpu.objective import REACH
 from daba.kernels.cpu.schur import invert_point, multiply_point
-from daba.kernels.cpu.state import exponential, multiply3, project_rotation
+from daba.kernels.cpu.state import turned
 from daba.kernels.cpu.tasks import sum_tasks
 
 error = formulas.error
@@ -197,7 +197,6 @@ def refine_cameras(intra, inter, cameras, points, tasks, kind, radius):
         J = np.empty(9)
         step = np.empty(9)
         new = np.empty(15)
-        E = np.empty(9)
         total = 0.0
         for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
             if inter.camera_ptr[i + 1] == inter.camera_ptr[i]:
@@ -213,9 +212,7 @@ def refine_cameras(intra, inter, cameras, points, tasks, kind, radius):
                 for a in range(9):
                     damped[a, a] += mu * max(U[a, a], 1e-6)
                 if solve9(damped, g, step, L):
-                    exponential(-step[0], -step[1], -step[2], E)
-                    multiply3(E, c, new)
-                    project_rotation(new, E)
+                    turned(c, -step[0], -step[1], -step[2], new)
                     for a in range(6):
                         new[9 + a] = c[9 + a] - step[3 + a]
                     after = camera_terms(intra, new, points, i, kind, radius)

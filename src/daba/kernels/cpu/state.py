@@ -5,63 +5,37 @@ import math
 import numpy as np
 from numba import prange
 
+from daba.kernels.cpu import formulas
 from daba.kernels.cpu.binding import inline, kernel
 from daba.kernels.cpu.tasks import sum_tasks
 
-
-@inline
-def multiply3(a, b, out):
-    """out = A B for 3×3 matrices given row by row."""
-    for r in range(3):
-        for c in range(3):
-            out[3 * r + c] = a[3 * r] * b[c] + a[3 * r + 1] * b[3 + c] + a[3 * r + 2] * b[6 + c]
+exponential = formulas.exponential
+multiply3 = formulas.multiply3
+polar_step = formulas.polar_step
 
 
 @inline
-def exponential(wx, wy, wz, out):
-    """out = exp(ω̂), by Rodrigues' formula."""
-    t2 = wx * wx + wy * wy + wz * wz
-    if t2 > 1e-8:
-        t = math.sqrt(t2)
-        a = math.sin(t) / t
-        b = 2.0 * (math.sin(0.5 * t) / t) ** 2
-    else:
-        a = 1.0 - t2 / 6.0
-        b = 0.5 - t2 / 24.0
-    out[0] = 1.0 - b * (wy * wy + wz * wz)
-    out[1] = b * wx * wy - a * wz
-    out[2] = b * wx * wz + a * wy
-    out[3] = b * wx * wy + a * wz
-    out[4] = 1.0 - b * (wx * wx + wz * wz)
-    out[5] = b * wy * wz - a * wx
-    out[6] = b * wx * wz - a * wy
-    out[7] = b * wy * wz + a * wx
-    out[8] = 1.0 - b * (wx * wx + wy * wy)
+def turned(c, wx, wy, wz, out):
+    """out = exp(ω̂) R, made a rotation again: rounding must not add up over iterations."""
+    R = multiply3(exponential(wx, wy, wz), (c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8]))
+    for a in range(9):
+        out[a] = R[a]
+    project_rotation(out)
 
 
 @inline
-def project_rotation(m, x):
+def project_rotation(m):
     """m ← the rotation nearest to m (det m > 0), by Newton's iteration for the polar factor.
 
     (1+γ)R − γR' always has a positive determinant: its eigenvalues in R's frame are 1 and the
     conjugate pair 1 + γ − γ e^{±iφ}.
     """
     for _ in range(30):
-        x[0] = m[4] * m[8] - m[5] * m[7]
-        x[1] = m[5] * m[6] - m[3] * m[8]
-        x[2] = m[3] * m[7] - m[4] * m[6]
-        x[3] = m[2] * m[7] - m[1] * m[8]
-        x[4] = m[0] * m[8] - m[2] * m[6]
-        x[5] = m[1] * m[6] - m[0] * m[7]
-        x[6] = m[1] * m[5] - m[2] * m[4]
-        x[7] = m[2] * m[3] - m[0] * m[5]
-        x[8] = m[0] * m[4] - m[1] * m[3]
-        n = 1.0 / (m[0] * x[0] + m[1] * x[1] + m[2] * x[2])  # x n is the inverse transposed
+        x = polar_step((m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8]))
         change = 0.0
         for a in range(9):
-            step = 0.5 * (x[a] * n - m[a])
-            m[a] += step
-            change = max(change, abs(step))
+            change = max(change, abs(x[a] - m[a]))
+            m[a] = x[a]
         if change < 1e-9:  # quadratic: the next step would be below 1e-17
             break
 
@@ -70,14 +44,10 @@ def project_rotation(m, x):
 def retract(cameras, points, step_c, step_l, active, tasks, tasks_l, out_c, out_l):
     """out = x ⊕ step on the active devices, x elsewhere."""
     for t in prange(len(tasks.device)):
-        E = np.empty(9)
-        x = np.empty(9)
         moves = active[tasks.device[t]]
         for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
             if moves:
-                exponential(step_c[i, 0], step_c[i, 1], step_c[i, 2], E)
-                multiply3(E, cameras[i], out_c[i])
-                project_rotation(out_c[i], x)  # rounding must not add up over iterations
+                turned(cameras[i], step_c[i, 0], step_c[i, 1], step_c[i, 2], out_c[i])
                 for a in range(6):
                     out_c[i, 9 + a] = cameras[i, 9 + a] + step_c[i, 3 + a]
             else:
@@ -106,10 +76,9 @@ def choose(chosen, a_c, a_l, tasks, tasks_l, out_c, out_l):
 def extrapolate_cameras(gamma, cameras, last, out):
     """x̄ = Proj(x + γ (x − x_last)), γ by camera."""
     for i in prange(len(cameras)):
-        x = np.empty(9)
         for a in range(15):
             out[i, a] = cameras[i, a] + gamma[i] * (cameras[i, a] - last[i, a])
-        project_rotation(out[i], x)
+        project_rotation(out[i])
 
 
 @kernel

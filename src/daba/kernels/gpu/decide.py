@@ -7,6 +7,7 @@ import triton.language as tl
 from triton import jit
 
 from daba.kernels.gpu.book import Row, Status
+from daba.kernels.gpu.exact import double
 from daba.kernels.gpu.pcg import total
 
 STATUS = tl.constexpr(int(Row.STATUS))
@@ -103,7 +104,8 @@ def start(book, S, THETA: tl.constexpr, SP: tl.constexpr):
     there = d < S
     by_camera = tl.load(book + S * SUM + d, mask=there)
     by_point = tl.load(book + S * (SUM + 1) + d, mask=there)
-    at_bar = THETA * by_camera + (1.0 - THETA) * by_point
+    theta = double(THETA)
+    at_bar = theta * by_camera + (1.0 - theta) * by_point
     here = at_bar + tl.load(book + S * (SUM + 2) + d, mask=there)
     here += tl.load(book + S * (SUM + 3) + d, mask=there)
     tl.store(book + S * AT_BAR + d, at_bar, mask=there)
@@ -258,11 +260,12 @@ def finish(
         level = tl.load(book + S * F_BAR + d, mask=there, other=0.0)
         tl.debug_barrier()
         tl.store(book + S * F_BAR + d, (1.0 - eta) * level + eta * f, mask=there)
-        tl.store(book + S * ETA, tl.minimum(1.0, eta * GROWTH))
+        tl.store(book + S * ETA, tl.minimum(1.0, eta * double(GROWTH)))
         tl.store(book + S * F + d, f, mask=there)
     tl.store(book + S * INTRA + d, intra, mask=there)
     tl.store(book + S * INTRA_SQUARE + d, intra_square, mask=there)
     tl.store(book + S * INTER + d, inter, mask=there)
     tl.store(book + S * INTER_SQUARE + d, inter_square, mask=there)
-    at_x = THETA * inter + (1.0 - THETA) * by_point
+    theta = double(THETA)
+    at_x = theta * inter + (1.0 - theta) * by_point
     tl.store(book + S * AT_X + d, at_x, mask=there)

@@ -32,8 +32,9 @@ def where(condition, yes, no):
 def expm1(x):
     """exp(x) − 1 without cancellation: the rounding of exp is taken back by its logarithm."""
     y = tl.exp(x)
-    near = y == 1.0
-    return tl.where(near, x, (y - 1.0) * x / tl.where(near, 1.0, tl.log(y)))
+    z = y - 1.0
+    plain = (z == 0.0) | (z == -1.0)  # too near to tell, and nothing left of exp
+    return tl.where(z == 0.0, x, tl.where(plain, z, z * x / tl.where(plain, 1.0, tl.log(y))))
 
 
 @jit

@@ -14,10 +14,10 @@ from daba.kernels.gpu.blocks import (
     times9,
     whole_row,
 )
+from daba.kernels.gpu.exact import penalty
 from daba.kernels.gpu.rows import camera_rows, observe, one_camera, record, spots
 from daba.kernels.gpu.slices import head, joined, member, smallest
 
-penalty = formulas.penalty
 normal_basis = formulas.normal_basis
 derivative_row = formulas.derivative_row
 camera_pull = formulas.camera_pull

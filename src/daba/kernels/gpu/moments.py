@@ -8,8 +8,8 @@ book.
 import triton.language as tl
 from triton import jit
 
-from daba.kernels.gpu import formulas
 from daba.kernels.gpu.book import Row, Status
+from daba.kernels.gpu.exact import double, majorizer, penalty
 from daba.kernels.gpu.rows import (
     camera_rows,
     observe,
@@ -22,8 +22,6 @@ from daba.kernels.gpu.rows import (
 )
 from daba.kernels.gpu.slices import head, joined, member
 
-penalty = formulas.penalty
-majorizer = formulas.majorizer
 STATUS = tl.constexpr(int(Row.STATUS))
 DONE = tl.constexpr(int(Status.DONE))
 MOVED = tl.constexpr(int(Row.MOVED))
@@ -96,9 +94,11 @@ def build_points(
         b0 += x * ex
         b1 += x * ey
         b2 += x * ez
-    A = 0.5 * joined(shared, A) / (1.0 - THETA)
-    b0 = joined(shared, b0)
-    store_quad(moments, 4 * j, A, b0, joined(shared, b1), joined(shared, b2), own)
+    A = (0.5 * joined(shared, A) / (1.0 - double(THETA))).to(tl.float64)
+    b0 = joined(shared, b0).to(tl.float64)
+    b1 = joined(shared, b1).to(tl.float64)
+    b2 = joined(shared, b2).to(tl.float64)
+    store_quad(moments, 4 * j, A, b0, b1, b2, own)
     tl.store(partial + n, tl.sum(f_sum, axis=0))
     if GAP:
         tl.store(partial + N + n, tl.sum(gap, axis=0))
@@ -145,7 +145,7 @@ def build_cameras(
         o = tl.zeros_like(s)
         m = row16(ux, uy, o + 1.0, s, s * s, lam, o, o, o, o)
         x = 0.5 * w
-        y = x / THETA
+        y = x / double(THETA).to(T)
         wm = row16(y * ux, y * uy, y, y * s, y * s * s, y * lam, x * ex, x * ey, x * ez, o)
         tile = tl.dot(tl.trans(m), wm, tile, input_precision="ieee", out_dtype=T)
     cell = tl.arange(0, 16)

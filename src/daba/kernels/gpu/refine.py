@@ -8,13 +8,13 @@ from triton import jit
 
 from daba.kernels.gpu import formulas
 from daba.kernels.gpu.book import Row, Status
+from daba.kernels.gpu.exact import penalty
 from daba.kernels.gpu.intra import REACH
 from daba.kernels.gpu.pcg import inverse
 from daba.kernels.gpu.rows import camera_rows, observe, one_camera, record, row16, spots
 from daba.kernels.gpu.slices import head, joined, member, smallest
 from daba.kernels.gpu.step import pick, place_camera, row_of
 
-penalty = formulas.penalty
 normal_basis = formulas.normal_basis
 derivative_row = formulas.derivative_row
 inverse_symmetric3 = formulas.inverse_symmetric3

@@ -21,10 +21,10 @@ from daba.kernels.gpu.blocks import (
     whole_row,
 )
 from daba.kernels.gpu.book import Row
+from daba.kernels.gpu.exact import penalty
 from daba.kernels.gpu.rows import observe, one_camera, quad, record, spots, store_quad
 from daba.kernels.gpu.slices import add9, head, joined, member
 
-penalty = formulas.penalty
 normal_basis = formulas.normal_basis
 derivative_row = formulas.derivative_row
 across = formulas.across

@@ -5,6 +5,7 @@ from triton import jit
 
 from daba.kernels.gpu import formulas
 from daba.kernels.gpu.book import Row, Status
+from daba.kernels.gpu.exact import double
 from daba.kernels.gpu.rows import quad, spots, store_quad
 from daba.kernels.gpu.slices import head, member
 
@@ -66,9 +67,10 @@ def extrapolate_points(
     z = gamma * (l[2] - old[2])
     if CLIPPED:
         m = spots(middle, j)
-        u = CLIP * (l[0] - m[0])
-        v = CLIP * (l[1] - m[1])
-        w = CLIP * (l[2] - m[2])
+        clip = double(CLIP)
+        u = clip * (l[0] - m[0])
+        v = clip * (l[1] - m[1])
+        w = clip * (l[2] - m[2])
         reach = u * u + v * v + w * w
         length = x * x + y * y + z * z
         cut = tl.where(length > reach, tl.sqrt(reach / length), 1.0)

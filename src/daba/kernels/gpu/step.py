@@ -95,7 +95,8 @@ def move_cameras(
 def move_points(
     records, heads, members, V, g, points, base, moments, record_c, record_l, trial,
     book, S, P, partial, SURROGATE: tl.constexpr, XI: tl.constexpr, LEAST: tl.constexpr,
-    KIND: tl.constexpr, RADIUS: tl.constexpr, STRIDE: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
+    KIND: tl.constexpr, RADIUS: tl.constexpr, STRIDE: tl.constexpr, SP: tl.constexpr,
+    B: tl.constexpr,
 ):  # fmt: skip
     """The step of each point, −V'⁻¹ (g_l + Wᵀ s) and no longer than its reach, applied into
     `trial`; by slice the model's decrease."""
