@@ -62,16 +62,14 @@ def record(precision: str) -> None:
     problem = tiny_problem()
     partition = daba.partition_from_arrays(problem, torch.tensor([0, 0, 1, 1]).numpy())
     shard = make_shard(problem, partition)
-    losses = (daba.Trivial(),) if precision == "float32" else (daba.Welsch(4.0),)
-    for loss in losses:
-        options = Options(devices=2, refine="sweep", precision=precision, loss=loss)  # type: ignore[arg-type]
-        arrays = Arrays(shard, options, PRECISIONS[precision], torch.device("cpu"))
-        iteration = Iteration(arrays, options)
-        iteration.distance, iteration.centers = arrays.reach, arrays.x.points
-        iteration.begin()
-        iteration.attempt(2, here=False)
-        iteration.settle()
-        iteration.finish()
+    options = Options(devices=2, precision=precision, loss=daba.Welsch(4.0))  # type: ignore[arg-type]
+    arrays = Arrays(shard, options, PRECISIONS[precision], torch.device("cpu"))
+    iteration = Iteration(arrays, options)
+    iteration.distance, iteration.centers = arrays.reach, arrays.x.points
+    iteration.begin()
+    iteration.attempt(2, here=False)
+    for part, _ in iteration.endings():
+        part()
 
 
 def stack(cubin: bytes) -> tuple[str, str]:

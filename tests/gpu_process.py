@@ -22,13 +22,14 @@ from scene_for_gpu import tiny_problem
 def main() -> None:
     out, device, refine = sys.argv[1:4]
     comm: Any = communicator()
-    problem = tiny_problem(6, 18)
-    partition = daba.partition_from_arrays(problem, np.array([0, 1, 2, 0, 1, 2]))
-    options = Options(devices=3, refine=refine, precision="float64")  # type: ignore[arg-type]
+    small = device == "cpu"  # in the interpreter
+    problem = tiny_problem(4, 8) if small else tiny_problem(12, 200)
+    partition = daba.partition_from_arrays(problem, np.arange(problem.num_cameras) % 2)
+    options = Options(devices=2, refine=refine, precision="float64")  # type: ignore[arg-type]
     setup = make_setup(problem, options, partition, comm)
     solver = GpuSolver(setup.shard, options, comm, device)
     F = [solver.objective]
-    for _ in range(3 if device == "cpu" else 30):
+    for _ in range(2 if small else 30):
         solver.iterate()
         F.append(solver.objective)
     sent = comm.sum(np.array([float(solver.exchange.take_traffic().sent)]))

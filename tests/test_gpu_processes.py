@@ -1,8 +1,10 @@
-"""Several processes with the GPU's code, through torch.distributed (gloo), in the interpreter."""
+"""Several processes with the GPU's code, by torchrun (gloo) and by MPI, in the interpreter."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,27 +16,41 @@ pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 SCRIPT = Path(__file__).parent / "gpu_process.py"
+MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+LAUNCHERS: dict[str, list[str]] = {
+    "alone": [sys.executable],
+    "torchrun": [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+    ],
+    "mpiexec": [str(MPIEXEC), "-n", "2", sys.executable],
+}  # fmt: skip
+ENVIRONMENT = {
+    "TRITON_INTERPRET": "1",
+    "OMP_NUM_THREADS": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
 
 
-def together(processes: int, out: Path, *args: str) -> dict[str, np.ndarray]:
-    """What so many processes find."""
-    started = [] if processes == 1 else [
-        "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}",
-    ]  # fmt: skip
-    env = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+def found_by(launcher: str, out: Path, refine: str) -> dict[str, np.ndarray]:
     run = subprocess.run(
-        [sys.executable, *started, str(SCRIPT), str(out), *args],
-        env=env, capture_output=True, text=True, check=False,
+        [*LAUNCHERS[launcher], str(SCRIPT), str(out), "cpu", refine],
+        env=os.environ | ENVIRONMENT, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-3000:]
     with np.load(out) as found:
         return dict(found)
 
 
-def test_two_processes_find_what_one_finds(tmp_path: Path) -> None:
-    """Refinement tells neighbours cameras and points by turns; its rounds are all in a sweep."""
-    alone = together(1, tmp_path / "one.npz", "cpu", "sweep")
-    two = together(2, tmp_path / "two.npz", "cpu", "sweep")
+@pytest.mark.parametrize(("launcher", "refine"), [("torchrun", "sweep"), ("mpiexec", "none")])
+def test_two_processes_find_what_one_finds(launcher: str, refine: str, tmp_path: Path) -> None:
+    """Without refinement both blocks are told at once; in a sweep cameras and points by turns."""
+    if launcher == "mpiexec" and (MPIEXEC is None or not importlib.util.find_spec("mpi4py")):
+        pytest.skip("no MPI here: pip install 'daba[mpi]'")
+    alone = found_by("alone", tmp_path / "one.npz", refine)
+    two = found_by(launcher, tmp_path / "two.npz", refine)
     assert alone["sent"] == 0 < two["sent"]
     np.testing.assert_allclose(two["F"], alone["F"], rtol=1e-9)
     np.testing.assert_allclose(two["points"], alone["points"], rtol=1e-6, atol=1e-9)

@@ -6,6 +6,7 @@ hosts' memory (gloo) where not; everything else, which is little, through gloo.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import time
@@ -32,6 +33,7 @@ class TorchCommunicator(Communicator):
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         if not dist.is_initialized():
             dist.init_process_group("cpu:gloo,cuda:nccl" if self.direct else "gloo")
+            atexit.register(dist.destroy_process_group)  # or its threads end in an abort
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.threads = max(1, len(usable_cores()) // here)
 
