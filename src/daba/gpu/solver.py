@@ -25,7 +25,7 @@ from daba.surroundings import surroundings
 COUNTS = (2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
 """Iterations of conjugate gradients that graphs are made for."""
 MOST = 16
-"""And for those that need more than was expected."""
+"""And for those that need more than was expected: this many, then twice as many, and so on."""
 
 
 class GpuSolver:
@@ -187,7 +187,7 @@ class GpuSolver:
     def iterate(self) -> None:
         """One pass through the loop of Algorithm 1, for every device α. The host looks at the book
         once for each attempt at a step."""
-        launches, here = self.iteration, False
+        launches, here, more = self.iteration, False, MOST
         count = self._count(self.expected)
 
         def first() -> None:
@@ -201,7 +201,8 @@ class GpuSolver:
                 break
             here = here or status == Status.RESTART
             if status == Status.MORE:
-                self._run(("more", MOST, here), partial(launches.more, MOST, here))
+                self._run(("more", more, here), partial(launches.more, more, here))
+                more = min(2 * more, COUNTS[-1])
             else:
                 count = self._count(self.expected)
                 self._run(("attempt", count, here), partial(launches.attempt, count, here))

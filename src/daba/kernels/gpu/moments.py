@@ -24,7 +24,6 @@ from daba.kernels.gpu.slices import head, joined, member
 
 STATUS = tl.constexpr(int(Row.STATUS))
 DONE = tl.constexpr(int(Status.DONE))
-MOVED = tl.constexpr(int(Row.MOVED))
 
 
 @jit

@@ -2,6 +2,9 @@
 
 A tile of rows is loaded at once and taken apart, so that the compiler sees whole rows; loads of
 single numbers would ask for every cache line many times.
+
+    cameras   16 numbers: R, t, d, 1      points    4 numbers: l, 0
+    record_l   8 numbers: l, 0, y, 0      record_c  R, t, d, v₈, v₀…v₇ and padding (`schur.slot_of`)
 """
 
 import triton.language as tl
@@ -10,12 +13,6 @@ from triton import jit
 from daba.kernels.gpu import formulas
 
 error = formulas.error
-STATE = tl.constexpr(16)
-"""Numbers in a row of cameras: R, t, d and a one."""
-SPOT = tl.constexpr(4)
-"""Numbers in a row of points: l and a zero."""
-POINT = tl.constexpr(8)
-"""Numbers in the linear solver's row of a point: l, 0, y, 0."""
 
 
 @jit
