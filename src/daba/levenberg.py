@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from daba.comm import Communicator
 
 SMALLEST_RADIUS, LARGEST_RADIUS = 1e-32, 1e10
-CAREFUL_RADIUS, RISE, RELAXATION = 1e4, 0.02, 1.01
-"""In the paper's method a step is judged twice: by E^α at once, and by F^α when the neighbours have
-moved, too. The first sets the radius, the second its limit. Refinement does without: what it
-moves is judged by F in the first place."""
+CAREFUL_RADIUS, RELAXATION, FEW = 1e4, 1.003, 200
+"""In the paper's method E^α follows its model well even where momentum carries a badly observed
+camera away: the radius would grow without end, and F with it. So a device with a camera of fewer
+than FEW observations begins with a limit, which it relaxes slowly."""
 
 
 @dataclass
@@ -43,9 +43,9 @@ class Levenberg:
     def __init__(self, shard: Shard, options: Options, comm: Communicator | None = None) -> None:
         C, P, S = shard.num_cameras, shard.num_points, shard.num_devices
         self.shard, self.options = shard, options
-        self.radius = np.full(S, options.first_radius)
+        self.limit = np.where(_careful(shard, options), CAREFUL_RADIUS, LARGEST_RADIUS)
+        self.radius = np.minimum(options.first_radius, self.limit)
         self.shrink = np.full(S, 2.0)
-        self.limit = np.full(S, LARGEST_RADIUS)
         self.system = System(
             J=np.empty((len(shard.intra.camera), 20)),
             U=np.empty((C, 9, 9)),
@@ -164,14 +164,16 @@ class Levenberg:
         )
         self.shrink = np.where(good, 2.0, np.where(failed, 2.0 * self.shrink, self.shrink))
 
-    def judge(self, before: Floats, after: Floats) -> None:
-        """Be careful on devices whose share of the true F has just risen by more than RISE, and
-        relax slowly.
+    def relax(self) -> None:
+        """Let careful devices go a little further from now on."""
+        self.limit = np.minimum(self.limit * RELAXATION, LARGEST_RADIUS)
 
-        E^α follows its model well even where momentum carries a badly observed camera away: the
-        radius would grow without end, and F with it.
-        """
-        risen = after > (1.0 + RISE) * before
-        relaxed = np.minimum(self.limit * RELAXATION, LARGEST_RADIUS)
-        self.limit = np.where(risen, CAREFUL_RADIUS, relaxed)
-        self.radius = np.minimum(self.radius, self.limit)
+
+def _careful(shard: Shard, options: Options) -> Bools:
+    """Devices with a badly observed camera, where momentum is not kept in check by refinement."""
+    careful = np.zeros(shard.num_devices, dtype=bool)
+    if options.method == "daba" and options.refine == "none" and not options.centralized:
+        seen = np.diff(shard.intra.camera_ptr) + np.diff(shard.inter.camera_ptr)
+        few = np.flatnonzero((seen > 0) & (seen < FEW))
+        careful[np.searchsorted(shard.devices.camera_ptr, few, side="right") - 1] = True
+    return careful

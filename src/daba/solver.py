@@ -94,8 +94,7 @@ class Solver:
         self.inter = here.rebase(step.x, gap=self.accelerated and not refined)
         if self.accelerated:
             F = E + (change if refined else here.gap - self.proximal(step.x, x))
-            if not refined:
-                self.levenberg.judge(metrics.F, F)
+            self.levenberg.relax()
             metrics.update(E, F)
             self.nesterov.advance(x, step.x)
         self.x, self.intra = step.x, step.intra
