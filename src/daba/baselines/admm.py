@@ -26,7 +26,7 @@ class Admm(Consensus):
         self.memory = np.zeros_like(self.local)
 
     def penalty(self) -> float:
-        return 0.03
+        return 0.01
 
     def iterate(self) -> None:
         z, a = self.z, self.options.relaxation

@@ -111,6 +111,7 @@ class Consensus:
             x.cameras[seen, :9] = _rotations(mean[seen, :9])
         self.exchange.update(x, self.block)
         self.exchange.traffic.add(self.copies.up.take_traffic())
+        self.moved |= not np.array_equal(of(x, self.block), of(self.x, self.block))
         self.x = x
         return self.z
 

@@ -34,7 +34,7 @@ class DouglasRachford(Consensus):
         self.memory = self.local.copy()
 
     def penalty(self) -> float:
-        return 0.5 if self.options.metric == "matrix" else 0.1
+        return 0.5 if self.options.metric == "matrix" else 0.03
 
     def iterate(self) -> None:
         self.minimize(self.memory)
