@@ -336,7 +336,7 @@ def test_targets_stay_near_their_mean() -> None:
     nearest = np.full(shard.num_points, np.inf)
     np.minimum.at(nearest, shard.intra.point, away)
     off = np.linalg.norm(solver.memory - solver.z, axis=1)
-    assert (off <= TETHER * nearest * (1 + 1e-12)).all()
+    assert (off <= TETHER["matrix"] * nearest * (1 + 1e-12)).all()
 
 
 @pytest.mark.parametrize("method", METHODS)

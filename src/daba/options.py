@@ -71,7 +71,7 @@ class Options:
 
     penalty: float | None = None
     """admm and dr: κ, how hard copies are held together, relative to how hard observations hold
-    them; by default 0.01 for admm, and 0.5 for dr, or 0.03 with the scalar metric."""
+    them; by default 0.01 for admm, and 0.5 for dr, or 0.1 with the scalar metric."""
     metric: Literal["matrix", "scalar"] = "matrix"
     """dr: what the distance between copies of a point is measured in: its uncertainty as a matrix,
     or one number per point as in the paper. For admm it is one number for each of R, t, d1, d2 and

@@ -18,7 +18,7 @@ from daba.kernels.cpu.types import Floats
 from daba.options import Options
 from daba.shard import Shard
 
-TETHER = 0.05
+TETHER = {"matrix": 0.05, "scalar": 0.5}
 """Most that s is away from z, as a share of the distance from the copy to its nearest camera. A
 point that a device sees only once is free along its ray there: its s would run away, through the
 camera and beyond, and no average would bring it back (safeguarded multipliers)."""
@@ -34,17 +34,17 @@ class DouglasRachford(Consensus):
         self.memory = self.local.copy()
 
     def penalty(self) -> float:
-        return 0.5 if self.options.metric == "matrix" else 0.03
+        return 0.5 if self.options.metric == "matrix" else 0.1
 
     def iterate(self) -> None:
         self.minimize(self.memory)
         z = self.agree(2.0 * self.local - self.memory)
         s = self.memory + self.options.relaxation * (z - self.local)
-        self.memory = z + self.tethered(s - z) if self.options.metric == "matrix" else s
+        self.memory = z + self.tethered(s - z)
         self.publish()
 
     def tethered(self, off: Floats) -> Floats:
-        most = TETHER / REACH * self.levenberg.system.reach
+        most = TETHER[self.options.metric] / REACH * self.levenberg.system.reach
         length = np.linalg.norm(off, axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(length > most, most / length, 1.0)[:, None] * off
