@@ -11,7 +11,7 @@ from daba.baselines.prior import CameraPrior, PointPrior, Prior
 from daba.comm.serial import Communicator
 from daba.kernels.cpu import refine
 from daba.kernels.cpu.types import Floats
-from daba.levenberg import LARGEST_RADIUS, Levenberg
+from daba.levenberg import Levenberg
 from daba.options import Options
 from daba.shard import Shard, State
 
@@ -41,7 +41,6 @@ class Consensus:
         self.exchange.update(self.x, "both")
         self.copies = make_copies(shard, self.x, self.block, self.comm, self.exchange)
         self.levenberg = Levenberg(self.copies.shard, options, self.comm)
-        self.levenberg.limit[:] = LARGEST_RADIUS
         self.y = self.copies.state(self.x)
         self.prior = self._prior()
         self.restarts = self.pcg_iterations = self.retries = 0
