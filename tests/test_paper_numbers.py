@@ -1,4 +1,4 @@
-"""benchmarks/paper.json: complete, true to itself, and to the paper where that is at hand."""
+"""daba/bench/paper.json: complete, true to itself, and to the paper where that is at hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from daba.datasets import find
 
 ROOT = Path(__file__).parents[1]
-PAPER: dict[str, Any] = json.loads((ROOT / "benchmarks" / "paper.json").read_text("utf-8"))
+PAPER: dict[str, Any] = json.loads((ROOT / "src" / "daba" / "bench" / "paper.json").read_text("utf-8"))
 PROBLEMS: dict[str, Any] = PAPER["problems"]
 TEX = ROOT.parent / "shared" / "docs" / "paper.tex"
 
