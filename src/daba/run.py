@@ -83,6 +83,7 @@ def solve(
     options = setup.options
     with one_blas_thread(), Interrupt() as interrupt, open_log(log, comm.rank) as lines:
         solver = make_solver(setup.shard, options, comm)
+        setup = replace(setup, shard=solver.shard)  # what it has no use for can go
         run = Run(solver, setup.fingerprint, callback, checkpoints, interrupt, begin, lines)
         converged, reason = run.loop()
     return Result(

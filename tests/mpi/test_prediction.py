@@ -9,6 +9,7 @@ import pytest
 from jobs import needs_mpi, run, scene
 
 import daba
+from daba.bench.footprint import footprint
 
 pytestmark = [needs_mpi, pytest.mark.usefixtures("compiled")]
 
@@ -34,3 +35,17 @@ def test_memory_and_bytes_are_as_predicted(
         assert sum(rank["bytes_sent"].values()) == 3 * predicted["bytes_sent"][device]
     for entry in told["iterations"][1:]:
         assert entry["bytes_sent"] == sum(predicted["bytes_sent"])
+
+
+@pytest.mark.parametrize("method", ["admm", "dr"])
+def test_bytes_of_the_baselines_are_as_predicted(method: str, tmp_path: Path) -> None:
+    """One device per process, as the benchmark takes it."""
+    problem = scene(40, 1_000)
+    daba.save(problem, tmp_path / "scene.npz")
+    history = tmp_path / "history.json"
+    done = run(3, "solve", tmp_path / "scene.npz", "--devices", 3, "--iterations", 2, "--method",
+               method, "--quiet", "--history", history)  # fmt: skip
+    assert done.code == 0, done.err
+    told = json.loads(history.read_text())["iterations"][1:]
+    predicted = footprint(problem, daba.make_partition(problem, 3))[method]["bytes"]
+    assert [entry["bytes_sent"] for entry in told] == [predicted, predicted]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from daba.baselines.copies import KEPT, Block, make_copies, of
@@ -34,9 +32,10 @@ class Consensus:
     """What each copy remembers from one round to the next."""
 
     def __init__(self, shard: Shard, options: Options, comm: Communicator | None = None) -> None:
-        self.shard, self.options, self.comm = shard, options, comm or Communicator()
+        self.options, self.comm = options, comm or Communicator()
+        self.shard = shard.without_observations()  # the copies have them, in an order of their own
         self.all = np.ones(shard.num_devices, dtype=bool)
-        self.exchange = self.comm.exchange(shard)
+        self.exchange = self.comm.exchange(self.shard)
         self.x = shard.state()
         self.exchange.update(self.x, "both")
         self.copies = make_copies(shard, self.x, self.block, self.comm, self.exchange)
@@ -140,13 +139,13 @@ class Consensus:
 
     def gradient_norm(self) -> float:
         """Largest entry of the gradient of F at x."""
-        from daba.solver import Solver
-
-        solver = Solver(self.shard, replace(self.options, method="duba"), self.comm)
-        x = self.x.copy()
-        solver.exchange.update(x, "both")
-        solver.place(x)
-        return solver.gradient_norm()
+        self.levenberg.prepare(self.copies.state(self.x))
+        system = self.levenberg.system
+        g = State(system.g_c, system.g_l)
+        copied = self.copies.mean(of(g, self.block), once=True)
+        copied *= self.copies.siblings[:, None]  # of all copies of a variable together
+        here = max(np.abs(a).max(initial=0.0) for a in (copied, of(g, KEPT[self.block])))
+        return float(self.comm.gather(np.full((len(self.all), 1), here)).max())
 
     def check(self) -> None:
         """Nothing is guaranteed of a single round."""

@@ -105,9 +105,10 @@ def convergence(results: Results, kind: Kind) -> Any:
     """(F − F_low) / (F_init − F_low) against iterations: a panel per problem, at one number of
     devices and with the first loss."""
     shown = [name for name in DECENTRALIZED if name in results.names("method")]
-    if not results.devices or not shown:
+    known = sorted({run.devices for run in results.runs if run.done and run.devices > 1})
+    if not known or not shown:
         return None
-    devices = 8 if 8 in results.devices else results.devices[0]
+    devices = 8 if 8 in known else known[0]
     loss = results.losses[0]
     some = [p for p in results.problems if any(results.get(p, n, devices, loss) for n in shown)]
     if not some:

@@ -14,7 +14,7 @@ import numpy as np
 from daba.baselines.copies import Block
 from daba.layout import lay_out
 from daba.partition import Partition
-from daba.predict import PROGRAM, RECORD, with_factors
+from daba.predict import PROGRAM, with_factors
 from daba.problem import CAMERA_RECORD, Problem
 from daba.tally import statistics
 
@@ -58,8 +58,7 @@ def _ghosts(problem: Problem, partition: Partition, block: Block) -> np.ndarray:
 
 
 def _consensus_memory(problem: Problem, partition: Partition, block: Block) -> np.ndarray:
-    """Of each device, (S,): its system with its copies, what each copy remembers, and the
-    observations as they were dealt."""
+    """Of each device, (S,): its system with its copies, what each copy remembers, and x."""
     copied, shared = _with_copies(problem, partition, block)
     cameras = block == "cameras"
     device = shared.camera_device if cameras else shared.point_device
@@ -71,13 +70,7 @@ def _consensus_memory(problem: Problem, partition: Partition, block: Block) -> n
         ROW["cameras"] * (known + _ghosts(problem, partition, "cameras"))
         + ROW["points"] * (points + _ghosts(problem, partition, "points"))
     )
-    ends = (
-        partition.camera_device[problem.camera_index],
-        partition.point_device[problem.point_index],
-    )
-    held = np.bincount(ends[0], minlength=partition.devices)
-    held += np.bincount(ends[1][ends[0] != ends[1]], minlength=partition.devices)
-    return _memory(copied, shared) + remembered + estimate + RECORD * held
+    return _memory(copied, shared) + remembered + estimate
 
 
 def _with_copies(problem: Problem, partition: Partition, block: Block) -> tuple[Problem, Partition]:

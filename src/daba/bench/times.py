@@ -32,8 +32,8 @@ def times_table(results: Results, loss: str) -> Table:
     return Table(
         title=f"Time to target with the {loss} loss (Tables III, V–VII)",
         about="F_ref is the lowest F / K of Ceres within 40 iterations (of LM where Ceres was not "
-        f"run), F_Δ = F_ref + {small(TIME_DELTA)} (F_init − F_ref). T_Δ and T_ref are the seconds to "
-        "each. The paper's speed-up compares the reference's T_Δ with a method's T_ref, the "
+        f"run), F_Δ = F_ref + {small(TIME_DELTA)} (F_init − F_ref). T_Δ and T_ref are the seconds "
+        "to each. The paper's speed-up compares the reference's T_Δ with a method's T_ref, the "
         "harder goal; the last column compares T_Δ with T_Δ. Here all devices share the cores of "
         "one machine, so more devices are not more speed; in the paper each has a GPU.",
         head=["problem", "F_Δ / F_ref", "method", "T_Δ", "T_ref", "speed-up", "T_Δ over T_Δ"],
