@@ -45,7 +45,7 @@ class Consensus:
         self.restarts = self.pcg_iterations = self.retries = 0
         self.moved = True
         self.inter = np.zeros((shard.num_devices, 2))  # every observation is intra
-        self.publish()
+        self.evaluate()
 
     def _prior(self) -> Prior:
         kind = CameraPrior if self.block == "cameras" else PointPrior

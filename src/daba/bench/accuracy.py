@@ -26,7 +26,19 @@ def accuracy_table(results: Results, loss: str) -> Table:
         "than LM where Ceres was not run. Centralized methods use one device.",
         head=["problem", "devices", "start", *(METHODS[name].label for name in shown)],
         rows=rows,
+        notes=_stopped(results, loss),
     )
+
+
+def _stopped(results: Results, loss: str) -> list[str]:
+    """Which runs a limit of time has cut short, if any: their column says less than the others."""
+    cut = [
+        f"{run.problem}, {METHODS[run.method].label}{f' on {run.devices}' * (run.devices > 1)} "
+        f"({run.made} of {run.case['iterations']})"
+        for run in results.runs
+        if run.loss == loss and "time limit" in run.data.get("reason", "")
+    ]
+    return [f"Stopped by the limit of time, with iterations made: {'; '.join(cut)}."] if cut else []
 
 
 def _row(
@@ -38,7 +50,7 @@ def _row(
         return []
     best = best_decentralized(found)
     yardstick = reference_run(results, problem, loss)
-    start = next(run.start for run in runs.values() if run is not None)
+    start = max(run.start for run in runs.values() if run is not None)
     row: list[Entry] = [problem, str(devices), number(start, DIGITS)]
     for name in shown:
         value = found.get(name)

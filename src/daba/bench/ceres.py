@@ -26,7 +26,7 @@ MOST_CAMERAS_FOR_DENSE = 300
 PATIENCE = 2.0
 """A configuration is stopped after this many times the shortest complete run so far …"""
 LEAST_LIMIT = 1.0
-"""… but never before this many seconds."""
+"""… but never before this many seconds, and always where the case has its limit."""
 
 
 def find_program() -> Path | None:
@@ -46,15 +46,17 @@ def run_ceres(case: Case, problem: Problem) -> dict[str, Any]:
         raise DabaError("Ceres is not built: make -C benchmarks/ceres build")
     if split_suffix(case.source.path)[0] not in (".txt", ".bal"):
         raise DabaError("our program for Ceres reads BAL files only")
-    with open_input(case.source.path) as stream:
-        text = stream.read()
+    text = read_text(case.source.path)
+    threads = case.threads or os.cpu_count() or 1
+    common = ["--iterations", str(case.iterations), "--threads", str(threads),
+              "--loss", case.loss, "--loss-radius", str(RADIUS)]  # fmt: skip
     histories: list[dict[str, Any]] = []
     stopped, shortest = [], float("inf")
     for name, arguments in CONFIGURATIONS.items():
         if "dense" in name and problem.num_cameras > MOST_CAMERAS_FOR_DENSE:
             continue
-        limit = max(LEAST_LIMIT, PATIENCE * shortest)
-        told = call(program, text, case, [*arguments.split(), *_limit(limit)])
+        limit = min(max(LEAST_LIMIT, PATIENCE * shortest), case.max_seconds or float("inf"))
+        told = call(program, text, [*common, *arguments.split(), *_limit(limit)])
         agree(told["initial_objective"], problem.objective(make_loss(case.loss, RADIUS)))
         histories.append({"name": name} | _columns(told["iterations"]))
         if "solver time" in told["reason"]:
@@ -64,17 +66,20 @@ def run_ceres(case: Case, problem: Problem) -> dict[str, Any]:
     return {"histories": histories, "stopped": stopped}
 
 
-def call(program: Path, text: bytes, case: Case, arguments: list[str]) -> dict[str, Any]:
-    """One run of the program, told as it tells it."""
-    threads = case.threads or os.cpu_count() or 1
-    command = [str(program), "-", "--iterations", str(case.iterations), "--threads", str(threads),
-               "--loss", case.loss, "--loss-radius", str(RADIUS), *arguments]  # fmt: skip
-    done = subprocess.run(command, input=text, capture_output=True)
+def call(program: Path, text: bytes, arguments: list[str]) -> dict[str, Any]:
+    """One run of the program on a BAL file's text, told as it tells it."""
+    done = subprocess.run([str(program), "-", *arguments], input=text, capture_output=True)
     if done.returncode < 0:
         raise KeyboardInterrupt  # a signal that was meant for all of us
     if done.returncode:
         raise DabaError(f"Ceres failed: {done.stderr.decode(errors='replace').strip()}")
     return dict(json.loads(done.stdout))
+
+
+def read_text(path: Path) -> bytes:
+    """A BAL file, unpacked, as the program reads it."""
+    with open_input(path) as stream:
+        return stream.read()
 
 
 def agree(theirs: float, ours: float) -> None:

@@ -26,6 +26,8 @@ def run_colmap(case: Case, problem: Problem) -> dict[str, Any]:
     options = pycolmap.BundleAdjustmentOptions()
     options.print_summary = False
     options.ceres.solver_options.max_num_iterations = case.iterations
+    if case.max_seconds is not None:
+        options.ceres.solver_options.max_solver_time_in_seconds = case.max_seconds
     options.ceres.solver_options.num_threads = case.threads or -1
     if case.loss == "huber":
         options.ceres.loss_function_type = pycolmap.LossFunctionType.HUBER

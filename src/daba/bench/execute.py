@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import time
-from datetime import date
 from typing import Any
 
 from daba.bench.cases import FOOTPRINT, RADIUS, Case
+from daba.bench.machine import machine
 from daba.bench.methods import METHODS
 from daba.bench.problems import Source
 from daba.bench.results import COLUMNS
@@ -96,18 +94,3 @@ class Bench:
             "pixels": result.pixel_error.rms,
             "start_pixels": result.start_pixel_error.rms,
         }
-
-
-def machine() -> dict[str, Any]:
-    """What is needed to judge a time, and nothing that names the machine."""
-    from importlib.metadata import version
-
-    load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
-    return {
-        "date": date.today().isoformat(),
-        "cores": os.cpu_count(),
-        "load": load,
-        "python": platform.python_version(),
-        "numba": version("numba"),
-        "numpy": version("numpy"),
-    }

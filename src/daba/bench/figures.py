@@ -116,16 +116,16 @@ def convergence(results: Results, kind: Kind) -> Any:
     figure, panels = _figure(math.ceil(len(some) / ACROSS), min(len(some), ACROSS))
     for axes, problem in _panels(panels, some):
         runs = [r for r in results.runs if (r.problem, r.loss) == (problem, loss) and r.curves]
-        low = min(lowest(run) for run in runs)
+        low, first = min(lowest(run) for run in runs), max(run.start for run in runs)
         for name in shown:
             run = results.get(problem, name, devices, loss)
             if run is not None:
-                gap = (run.curves[0].values - low) / (run.start - low)
+                gap = (run.curves[0].values - low) / (first - low)
                 k = run.curves[0].iterations
                 axes.plot(k[gap > 0], gap[gap > 0], label=METHODS[name].label, **_line(name))
         F_ref = reference(results, problem, loss, kind)
         if F_ref is not None:
-            level = (target(F_ref, runs[0].start, PROFILE_DELTA) - low) / (runs[0].start - low)
+            level = (target(F_ref, first, PROFILE_DELTA) - low) / (first - low)
             axes.axhline(level, color=FAINT, linewidth=0.9, zorder=0)
         axes.set_xscale("symlog", linthresh=1, linscale=0.4)
         axes.set(yscale="log", ylim=(1e-6, 2), title=_short(problem), xlabel="iteration")

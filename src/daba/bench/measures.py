@@ -36,14 +36,6 @@ def lowest(run: Run) -> float:
     return min(float(curve.values.min()) for curve in run.curves)
 
 
-def start(results: Results, problem: str, loss: str) -> float | None:
-    """F / K at the start: the same for all methods that minimise F."""
-    for run in results.runs:
-        if (run.problem, run.loss) == (problem, loss) and run.curves:
-            return run.start
-    return None
-
-
 def target(F_ref: float, F_init: float, delta: float) -> float:
     """F_Δ = F_ref + Δ (F_init − F_ref)."""
     return F_ref + delta * (F_init - F_ref)
@@ -72,8 +64,11 @@ def iterations_to(
     kind: Kind = "paper",
 ) -> float | None:  # fmt: skip
     """Iterations of a run to F_Δ; None where it is not reached, or was not run."""
-    run = results.get(problem, method, devices, loss)
+    run, yardstick = (
+        results.get(problem, method, devices, loss),
+        reference_run(results, problem, loss),
+    )
     F_ref = reference(results, problem, loss, kind)
-    if run is None or F_ref is None or method in CENTRALIZED:
+    if run is None or yardstick is None or F_ref is None or method in CENTRALIZED:
         return None
-    return reached(run, target(F_ref, run.start, delta), "iterations")
+    return reached(run, target(F_ref, yardstick.start, delta), "iterations")
