@@ -84,12 +84,10 @@ def _pair(expected: Run, other: Run) -> str:
     first, second = sorted((expected, other), key=lambda run: run.seconds)
     labels = METHODS[first.method].label, METHODS[second.method].label
     at = at_seconds(second.curves[0], first.seconds)
-    k, value = int(second.curves[0].iterations[at]), second.curves[0].values[at]
-    lower = labels[0] if first.final < value else labels[1]
+    k, value = int(second.curves[0].iterations[at]), float(second.curves[0].values[at])
     return (
         f"{words}; in the {number(first.seconds, 2)} s of {labels[0]}'s run {labels[1]} made "
-        f"{k} of its {second.made} rounds and stood at {number(float(value), 5)}: per second "
-        f"{lower} is ahead"
+        f"{k} of its {second.made} iterations and stood at {number(value, 5)}"
     )
 
 

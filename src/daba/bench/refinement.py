@@ -7,7 +7,7 @@ from statistics import median
 from daba.bench.measures import Kind, reached, reference, target
 from daba.bench.methods import METHODS
 from daba.bench.results import Results, Run
-from daba.bench.tables import Entry, Table, number, seconds, size, small
+from daba.bench.tables import Entry, Table, number, seconds, several, size, small
 
 KINDS = ("daba", "daba-points", "daba-sweep")
 DELTAS = (1e-2, 1e-3, 1e-4)
@@ -45,10 +45,10 @@ def _cells(runs: list[Run | None], goal: float, sent: dict[str, dict[str, int]])
         for k, name in zip(iterations, KINDS, strict=True)
     ]
     return [
-        " / ".join(number(k, 6) for k in iterations),
-        " / ".join(number(k, 6) for k in rounds),
-        " / ".join(size(b) for b in total),
-        " / ".join(seconds(t) for t in took),
+        several(number(k, 6) for k in iterations),
+        several(number(k, 6) for k in rounds),
+        several(size(b) for b in total),
+        several(seconds(t) for t in took),
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 BETTER = "†"
@@ -107,6 +107,12 @@ def _cell(entry: Entry) -> Cell:
 def number(value: float | None, digits: int = 5) -> str:
     """To so many digits; – where there is none."""
     return "–" if value is None else f"{value:.{digits}g}"
+
+
+def several(texts: Iterable[str]) -> str:
+    """Values beside each other in one cell; – alone where there is none at all."""
+    known = list(texts)
+    return "–" if set(known) == {"–"} else " / ".join(known)
 
 
 def small(value: float) -> str:

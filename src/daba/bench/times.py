@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from daba.bench.measures import TIME_DELTA, reached, reference, reference_run, target
 from daba.bench.methods import CENTRALIZED, METHODS
 from daba.bench.paper import published
 from daba.bench.results import Results, Run
-from daba.bench.tables import Cell, Entry, Table, number, seconds, small
+from daba.bench.tables import Cell, Entry, Table, number, seconds, several, small
 
 TIMED = ("ceres", "lm", "daba", "daba-points", "daba-sweep", "admm", "dr")
 
@@ -21,14 +23,15 @@ def times_table(results: Results, loss: str) -> Table:
             continue
         F_delta = target(F_ref, yardstick.start, TIME_DELTA)
         base = reached(yardstick, F_delta, "seconds")
+        goal = f"{number(F_delta, 5)} / {number(F_ref, 5)}"
         for method in TIMED:
-            counts = (1,) if method in CENTRALIZED else tuple(results.devices)
-            for devices in counts:
-                run = results.get(problem, method, devices, loss)
-                if run is not None:
-                    goal = f"{number(F_delta, 5)} / {number(F_ref, 5)}"
-                    rows.append([problem, goal, *_row(run, F_delta, F_ref, base, yardstick)])
+            counts = [1] if method in CENTRALIZED else results.devices
+            runs = [results.get(problem, method, devices, loss) for devices in counts]
+            if any(run is not None for run in runs):
+                label = METHODS[method].label
+                rows.append([problem, goal, label, *_cells(runs, F_delta, F_ref, base)])
         rows += _paper_rows(results, problem, loss)
+    among = f" on {' / '.join(map(str, results.devices))}" if results.devices else ""
     return Table(
         title=f"Time to target with the {loss} loss (Tables III, V–VII)",
         about="F_ref is the lowest F / K of Ceres within 40 iterations (of LM where Ceres was not "
@@ -36,20 +39,26 @@ def times_table(results: Results, loss: str) -> Table:
         "to each. The paper's speed-up compares the reference's T_Δ with a method's T_ref, the "
         "harder goal; the last column compares T_Δ with T_Δ. Here all devices share the cores of "
         "one machine, so more devices are not more speed; in the paper each has a GPU.",
-        head=["problem", "F_Δ / F_ref", "method", "T_Δ", "T_ref", "speed-up", "T_Δ over T_Δ"],
+        head=["problem", "F_Δ / F_ref", "method", f"T_Δ{among}", f"T_ref{among}", "speed-up",
+              "T_Δ over T_Δ"],
         rows=rows,
+    )  # fmt: skip
+
+
+def _cells(
+    runs: Sequence[Run | None], F_delta: float, F_ref: float, base: float | None
+) -> list[Entry]:
+    """T_Δ, T_ref and the two ratios, each for all numbers of devices."""
+    to_delta, to_ref = (
+        [None if run is None else reached(run, value, "seconds") for run in runs]
+        for value in (F_delta, F_ref)
     )
-
-
-def _row(run: Run, F_delta: float, F_ref: float, base: float | None, yardstick: Run) -> list[Entry]:
-    to_delta, to_ref = reached(run, F_delta, "seconds"), reached(run, F_ref, "seconds")
-    label = METHODS[run.method].label
-    label += "" if run.method in CENTRALIZED else f", {run.devices} devices"
-    if run is yardstick:
-        return [label, seconds(to_delta), seconds(to_ref), "1", "1"]
-    paper, same = ratio(base, to_ref), ratio(base, to_delta)
-    cells = [Cell(factor(value), better=value is not None and value > 1) for value in (paper, same)]
-    return [label, seconds(to_delta), seconds(to_ref), *cells]
+    cells: list[Entry] = [several(map(seconds, to_delta)), several(map(seconds, to_ref))]
+    for own in (to_ref, to_delta):
+        ratios = [ratio(base, time) for time in own]
+        faster = any(value is not None and value > 1 for value in ratios)
+        cells.append(Cell(several(map(factor, ratios)), better=faster))
+    return cells
 
 
 def ratio(base: float | None, own: float | None) -> float | None:
