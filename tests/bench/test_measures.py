@@ -15,7 +15,7 @@ from daba.bench.measures import (
 )
 from daba.bench.order import comparisons, order_table, trend
 from daba.bench.results import Curve, Results
-from daba.bench.summary import wins
+from daba.bench.summary import big_numbers, lows, verdict, wins
 
 
 def test_target() -> None:
@@ -66,6 +66,15 @@ def test_wins_count_where_anybody_arrives() -> None:
     results = one_problem()
     assert wins(results, "paper", "daba-sweep") == (1, 1)
     assert wins(results, "paper", "daba") == (0, 0)
+
+
+def test_the_verdict_names_the_best_and_what_is_against_the_paper() -> None:
+    results = one_problem()
+    assert lows(results) == {"daba-sweep": 1}
+    assert "reached by: DABA sweep 1 (of 1)" in verdict(results)
+    assert "**ADMM below DABA in 1 of 1 comparisons**" in verdict(results)
+    assert verdict(Results([])) == ""
+    assert big_numbers(results, "paper")[0][0] == "0 of 1"
 
 
 def test_the_order_and_what_the_runs_say_where_it_is_broken() -> None:

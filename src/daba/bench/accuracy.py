@@ -51,7 +51,7 @@ def _row(
     best = best_decentralized(found)
     yardstick = reference_run(results, problem, loss)
     start = max(run.start for run in runs.values() if run is not None)
-    row: list[Entry] = [problem, str(devices), number(start, DIGITS)]
+    row: list[Entry] = [results.label(problem), str(devices), number(start, DIGITS)]
     for name in shown:
         value = found.get(name)
         better = value is not None and is_better(value, name, yardstick)
@@ -82,7 +82,7 @@ def _paper_row(
     if not told:
         return []
     best = best_decentralized(told)
-    row: list[Entry] = [problem, f"{devices}, paper", number(told["start"], 4)]
+    row: list[Entry] = [results.label(problem), f"{devices}, paper", number(told["start"], 4)]
     for name in shown:
         value = told.get(name)
         better = name in DECENTRALIZED and value is not None and value < told["ceres"]
@@ -137,7 +137,9 @@ def problems_table(results: Results) -> Table:
                     for name in DECENTRALIZED for loss in results.losses)  # fmt: skip
             share = next((r.data["inter_share"] for r in runs if r is not None), None)
             shares.append("–" if share is None else f"{100 * share:.1f} %")
-        rows.append([problem, *cells, " / ".join(shares), row["row"] if row else "–"])
+        rows.append(
+            [results.label(problem), *cells, " / ".join(shares), row["row"] if row else "–"]
+        )
     return Table(
         title="Problems",
         about="What was solved, and the share of observations whose camera and point are on "

@@ -23,7 +23,7 @@ from daba.bench.measures import (
 from daba.bench.methods import DECENTRALIZED, METHODS
 from daba.bench.results import Results
 from daba.io.files import open_output
-from daba.plot import COLOURS, FAINT, STYLE
+from daba.plot import COLOURS, FAINT, STYLE, few_ticks
 
 COLOUR = dict(zip(DECENTRALIZED, (COLOURS[i] for i in (0, 5, 3, 8, 1, 2)), strict=True))
 """One for each method, in every picture."""
@@ -128,7 +128,7 @@ def convergence(results: Results, kind: Kind) -> Any:
             level = (target(F_ref, first, PROFILE_DELTA) - low) / (first - low)
             axes.axhline(level, color=FAINT, linewidth=0.9, zorder=0)
         axes.set_xscale("symlog", linthresh=1, linscale=0.4)
-        axes.set(yscale="log", ylim=(1e-6, 2), title=_short(problem), xlabel="iteration")
+        axes.set(yscale="log", ylim=(1e-6, 2), title=results.label(problem), xlabel="iteration")
         axes.set_xlim(left=0)
         _plain(axes.xaxis)
         axes.grid(True)
@@ -160,10 +160,9 @@ def resources(results: Results, kind: Kind) -> Any:
             axes.set_xscale("log", base=2)
             axes.set(yscale="log", xticks=list(ALL_DEVICES), xlim=(0.9, 36))
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            axes.set_title(
-                f"{_short(problem)}: {'MB per device' if what == 'memory' else 'MB per iteration'}"
-            )
-            _plain(axes.yaxis)
+            unit = "MB per device" if what == "memory" else "MB per iteration"
+            axes.set_title(f"{results.label(problem)}: {unit}")
+            few_ticks(axes)
             axes.grid(True)
             if what == "bytes":
                 axes.set_xlabel("devices")
@@ -210,9 +209,3 @@ def _legend(figure: Any, panels: np.ndarray, row: int = 0) -> None:
 
 def _plain(axis: Any) -> None:
     axis.set_major_formatter(lambda value, _: f"{value:g}")
-
-
-def _short(problem: str) -> str:
-    """A name that fits above a panel."""
-    words = problem.split("-")
-    return "-".join(words[:2]) if len(words) > 2 and words[1].isdigit() else problem

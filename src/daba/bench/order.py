@@ -52,7 +52,7 @@ def order_table(results: Results) -> Table:
     held = [c for c in every if not c.broken]
     rows: list[list[Entry]] = [
         [
-            c.problem,
+            results.label(c.problem),
             f"{c.devices}, {c.loss}",
             *(number(run.final, 6) for run in c.runs),
             Cell(

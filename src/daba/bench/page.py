@@ -39,9 +39,9 @@ nav a:hover { text-decoration: underline; }
 .wide { overflow-x: auto; margin: .9rem 0; }
 table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums;
   min-width: 60%; }
-th { text-align: right; font-weight: 600; padding: .45rem .8rem; vertical-align: bottom;
+th { text-align: right; font-weight: 600; padding: .45rem .65rem; vertical-align: bottom;
   border-bottom: 2px solid var(--line); white-space: nowrap; }
-td { text-align: right; padding: .3rem .8rem; white-space: nowrap; }
+td { text-align: right; padding: .3rem .65rem; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 th.words, td.words { text-align: left; }
 td:first-child { font-weight: 600; }
@@ -84,9 +84,10 @@ def page(title: str, lead: str, meta: str, sections: list[tuple[str, str]]) -> s
 
 def cards(entries: list[tuple[str, str]]) -> str:
     """Large numbers, each with what it means."""
+    whole = [(big, text.replace("Δ = 1e-", "Δ\u00a0=\u00a01e\u2011")) for big, text in entries]
     inside = "".join(
         f'<div class="card"><b>{html.escape(big)}</b><span>{html.escape(text)}</span></div>'
-        for big, text in entries
+        for big, text in whole
     )
     return f'<div class="cards">{inside}</div>'
 

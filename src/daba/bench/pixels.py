@@ -17,7 +17,7 @@ def pixels_table(results: Results, loss: str) -> Table | None:
         theirs = runs[-1]
         if theirs is None:
             continue
-        row: list[Entry] = [problem, number(theirs.data["start_pixels"], 6)]
+        row: list[Entry] = [results.label(problem), number(theirs.data["start_pixels"], 6)]
         for run in runs:
             row += (
                 ["–", "–"] if run is None else [number(run.data["pixels"], 6), seconds(_took(run))]

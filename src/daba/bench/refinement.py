@@ -25,7 +25,9 @@ def refinement_table(results: Results, loss: str, kind: Kind = "paper") -> Table
                 continue
             for delta in DELTAS:
                 goal = target(F_ref, known[0].start, delta)
-                rows.append([problem, str(devices), small(delta), *_cells(runs, goal, sent)])
+                rows.append(
+                    [results.label(problem), str(devices), small(delta), *_cells(runs, goal, sent)]
+                )
     return Table(
         title=f"What refinement gains, {loss} loss",
         about="To F_Δ = F_ref + Δ (F_init − F_ref): DABA as in the paper / with points refined / "

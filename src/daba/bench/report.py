@@ -16,9 +16,9 @@ from daba.bench.page import cards, figure, folded, page
 from daba.bench.pixels import pixels_table
 from daba.bench.refinement import gains_table, refinement_table
 from daba.bench.resources import resources_table
-from daba.bench.results import Results
-from daba.bench.summary import big_numbers
-from daba.bench.tables import Cell, Entry, Table
+from daba.bench.results import Results, Run
+from daba.bench.summary import big_numbers, verdict
+from daba.bench.tables import Cell, Entry, Table, prose
 from daba.bench.times import times_table
 from daba.io.files import open_output, writing_folder
 
@@ -56,7 +56,7 @@ def _sections(results: Results, kind: Kind) -> dict[str, list[Table]]:
     pixels = (pixels_table(results, loss) for loss in losses)
     found = {
         "Accuracy": [*(accuracy_table(results, loss) for loss in losses), counts_table(results)],
-        "The paper's order": [order_table(results)],
+        "Order": [order_table(results)],
         "Iterations": [],
         "Time": [times_table(results, loss) for loss in losses],
         "Refinement": [
@@ -72,7 +72,7 @@ def _sections(results: Results, kind: Kind) -> dict[str, list[Table]]:
 
 
 FIGURES = {"Iterations": ("profiles", "convergence"), "Memory and communication": ("resources",)}
-FOLDED = ("Time", "Refinement", "Memory and communication", "The paper's order")
+FOLDED = ("Time", "Refinement", "Memory and communication", "Order")
 """Long tables are folded on the page."""
 LONG = 16
 """Rows that make a table long."""
@@ -81,7 +81,8 @@ LONG = 16
 def _page(
     results: Results, sections: dict[str, list[Table]], drawn: dict[str, str], kind: Kind
 ) -> str:
-    parts = [("In short", cards(big_numbers(results, kind)))]
+    told = f"<p>{prose(verdict(results))}</p>"
+    parts = [("In short", cards(big_numbers(results, kind)) + told)]
     for heading, tables in sections.items():
         body = "".join(
             figure(drawn[name], CAPTIONS[name])
@@ -110,7 +111,7 @@ def _page(
 
 def _markdown(results: Results, sections: dict[str, list[Table]], kind: Kind) -> str:
     told = "\n".join(f"- **{big}** {text}" for big, text in big_numbers(results, kind))
-    parts = ["# Benchmark", _meta(results, kind), told]
+    parts = ["# Benchmark", _meta(results, kind), told, verdict(results)]
     for heading, tables in sections.items():
         if tables:
             parts += [f"## {heading}", *(table.markdown() for table in tables)]
@@ -166,14 +167,20 @@ def methods_table(results: Results) -> Table:
     )
 
 
+def _name(run: Run) -> str:
+    if run.method not in METHODS:
+        return "memory and bytes"
+    return f"{METHODS[run.method].label}, {run.loss}"
+
+
 def failures_table(results: Results) -> Table:
     rows: list[list[Entry]] = [
-        [run.problem, run.method, str(run.devices), run.loss, Cell(run.error, prose=True)]
+        [results.label(run.problem), _name(run), str(run.devices), Cell(run.error, prose=True)]
         for run in results.failed
     ]
     return Table(
         title="What failed",
         about="These runs have no result, for the reason given; `--retry` runs them again.",
-        head=["problem", "method", "devices", "loss", "error"],
+        head=["problem", "what", "devices", "error"],
         rows=rows,
     )

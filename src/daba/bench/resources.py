@@ -19,7 +19,7 @@ def resources_table(results: Results) -> Table:
             if told is None:
                 continue
             plain = told["daba"]
-            row: list[Entry] = [problem, str(devices)]
+            row: list[Entry] = [results.label(problem), str(devices)]
             row += [size(told[name]["memory"]) for name in ("daba", "admm", "dr")]
             row += [size(told[name]["bytes"]) for name in SHOWN]
             ratio = told["admm"]["memory"] / plain["memory"]

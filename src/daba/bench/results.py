@@ -114,6 +114,11 @@ class Results:
     def problems(self) -> list[str]:
         return self.names("problem")
 
+    def label(self, problem: str) -> str:
+        """Its collection and cameras, as in ladybug-49, where that is enough to know it by."""
+        same = [p for p in self.problems if _short(p) == _short(problem)]
+        return _short(problem) if len(same) == 1 else problem
+
     @property
     def losses(self) -> list[str]:
         return self.names("loss")
@@ -132,6 +137,11 @@ class Results:
             if run.problem == problem and "sizes" in run.data:
                 return dict(run.data["sizes"])
         return {}
+
+
+def _short(problem: str) -> str:
+    words = problem.split("-")
+    return "-".join(words[:2]) if len(words) > 2 and words[1].isdigit() else problem
 
 
 class Folder:

@@ -29,7 +29,9 @@ def times_table(results: Results, loss: str) -> Table:
             runs = [results.get(problem, method, devices, loss) for devices in counts]
             if any(run is not None for run in runs):
                 label = METHODS[method].label
-                rows.append([problem, goal, label, *_cells(runs, F_delta, F_ref, base)])
+                rows.append(
+                    [results.label(problem), goal, label, *_cells(runs, F_delta, F_ref, base)]
+                )
         rows += _paper_rows(results, problem, loss)
     among = f" on {' / '.join(map(str, results.devices))}" if results.devices else ""
     return Table(
@@ -82,7 +84,7 @@ def _paper_rows(results: Results, problem: str, loss: str) -> list[list[Entry]]:
         speedup = known["speedup"][loss][devices]["ceres"]
         entries.append((f"DABA, {devices} devices, paper", own, speedup))
     return [
-        [problem, *(Cell(text, faint=True) for text in (
+        [results.label(problem), *(Cell(text, faint=True) for text in (
             goal, label, seconds(own["target"]), seconds(own["reference"]),
             "1" if speedup is None else f"{speedup}×", "–",
         ))]
