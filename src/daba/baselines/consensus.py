@@ -13,8 +13,9 @@ from daba.levenberg import Levenberg
 from daba.options import Options
 from daba.shard import Shard, State
 
-ENOUGH = 1e-5
-"""A device's local solve ends when a step lowers E^α by less than this share."""
+ENOUGH = 0.3
+"""A device's local solve ends when a step lowers E^α by less than this share. To go on would cost
+more than the next round, and far from the solution devices would run away from each other."""
 FOLLOWING_STEPS = 2
 """Steps of each variable that is not copied, in a round, to follow those that are."""
 
