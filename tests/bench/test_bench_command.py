@@ -95,6 +95,18 @@ def test_ceres_tries_its_linear_solvers(
     assert "--max-seconds 1" in second
 
 
+def test_a_program_that_crashes_has_failed_and_one_that_is_interrupted_has_not(
+    scene: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = daba.load(scene.source.path)
+    pretend(tmp_path, 1.0, monkeypatch)
+    for number, error in ((11, DabaError), (2, KeyboardInterrupt)):
+        code = f"#!{sys.executable}\nimport os\nos.kill(os.getpid(), {number})\n"
+        (tmp_path / "ceres_ba").write_text(code)
+        with pytest.raises(error):
+            run_ceres(scene, problem)
+
+
 def test_ceres_must_begin_where_we_do(
     scene: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,7 +107,11 @@ def test_a_failure_is_recorded_and_the_others_run(
 
 
 def test_an_interrupt_keeps_what_is_done(
-    cases: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Case]
+    cases: list[Case],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ran: list[Case],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def stop(self: execute.Bench, case: Case) -> dict[str, Any]:
         if case is cases[2]:
@@ -117,8 +121,9 @@ def test_an_interrupt_keeps_what_is_done(
     monkeypatch.setattr(execute.Bench, "run", stop)
     folder = Folder(tmp_path / "results")
     with pytest.raises(KeyboardInterrupt):
-        runner.run_cases(cases, folder, quiet=True)
+        runner.run_cases(cases, folder)
     assert runner.missing(cases, folder) == cases[2:]
+    assert "goes on with the 4 that are missing" in capsys.readouterr().err
 
 
 def test_progress_tells_the_time_left(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -69,10 +70,11 @@ def run_ceres(case: Case, problem: Problem) -> dict[str, Any]:
 def call(program: Path, text: bytes, arguments: list[str]) -> dict[str, Any]:
     """One run of the program on a BAL file's text, told as it tells it."""
     done = subprocess.run([str(program), "-", *arguments], input=text, capture_output=True)
-    if done.returncode < 0:
-        raise KeyboardInterrupt  # a signal that was meant for all of us
+    if -done.returncode in (signal.SIGINT, signal.SIGTERM):
+        raise KeyboardInterrupt  # it was meant for all of us
     if done.returncode:
-        raise DabaError(f"Ceres failed: {done.stderr.decode(errors='replace').strip()}")
+        said = done.stderr.decode(errors="replace").strip()
+        raise DabaError(f"Ceres failed ({done.returncode}): {said}")
     return dict(json.loads(done.stdout))
 
 

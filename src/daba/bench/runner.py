@@ -41,6 +41,9 @@ def run_cases(
             data: dict[str, Any] = bench.run(case)
         except (DabaError, MemoryError) as error:
             data = {"error": str(error) or type(error).__name__}
+        except KeyboardInterrupt:
+            line.stop()
+            raise
         except Exception as error:  # a bug, but the other runs should not suffer for it
             data = {"error": repr(error), "traceback": traceback.format_exc()}
         run = folder.write(case, data)
@@ -79,6 +82,11 @@ class Line:
         self.spent += took
         self.paid += self.costs.pop(0)
         self._say(f"{words}, {clock(took)}\n")
+
+    def stop(self) -> None:
+        self._say(
+            f"stopped\nthe same command goes on with the {len(self.costs)} that are missing\n"
+        )
 
     def left(self) -> float:
         return self.spent * sum(self.costs) / self.paid
