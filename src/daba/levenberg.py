@@ -122,7 +122,7 @@ class Levenberg:
         """
         self.linearize(x, surrogate)
         start = intra[:, 0] + surrogate.value(x, active)
-        result = Step(x.copy(), intra.copy(), np.zeros_like(active), 0, 0)
+        result = Step(x, intra.copy(), np.zeros_like(active), 0, 0)
         trying = active.copy()
         trial = x.copy()
         for attempt in range(self.options.lm_tries):
@@ -132,12 +132,14 @@ class Levenberg:
             state.retract(*x, self.step_c, self.step_l, trying, *self.shard.devices[2:], *trial)
             value = self.objective(trial, trying)
             actual = start - value[:, 0] - surrogate.value(trial, trying)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                gain = actual / predicted
-                good = trying & (actual > 0) & (predicted > 0) & (gain > self.options.lm_gain)
+            good = trying & (actual > 0) & (predicted > 0)
+            gain = np.divide(actual, predicted, out=np.zeros_like(actual), where=good)
+            good &= gain > self.options.lm_gain
             if good.all():
-                result.x, trial = trial, result.x
+                result.x = trial
             else:
+                if result.x is x:
+                    result.x = x.copy()
                 state.choose(good, *trial, *self.shard.devices[2:], *result.x)
             result.intra[good] = value[good]
             result.moved |= good

@@ -27,6 +27,9 @@ except ImportError as error:
         f"({error}); install it with: pip install 'daba[mpi]'"
     ) from error
 
+HEARD = 0.2
+"""Seconds in which whatever started the job passes on an error's text before all are ended."""
+
 
 class MpiCommunicator(Communicator):
     """All processes of the job."""
@@ -86,6 +89,7 @@ class MpiCommunicator(Communicator):
     def abort(self, code: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
+        time.sleep(HEARD)
         self.world.Abort(code)
 
 
