@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from made_up import failed, footprint, one_problem, run
+from made_up import SIZES, failed, footprint, one_problem, run
 
-from daba.bench.accuracy import accuracy_table, counts_table, problems_table
+from daba.bench.accuracy import accuracy_table, problems_table
+from daba.bench.counts import counts_table
 from daba.bench.paper import paper, published
 from daba.bench.pixels import pixels_table
 from daba.bench.refinement import gains, gains_table, refinement_table
@@ -47,6 +48,14 @@ def test_counts() -> None:
     assert cells(table, 0)["4 devices"].text == "1/2"  # c has no reference
     assert cells(table, 1)["4 devices"].text == "1/2"
     assert cells(table, 2)["4 devices"].text == "18/20"  # the paper's
+    assert len(table.rows) == 3
+    large = [run("d", "daba", 4, [9.0, 0.5], sizes=SIZES | {"cameras": 701}),
+             run("d", "ceres", 1, [9.0, 1.0])]  # fmt: skip
+    table = counts_table(Results([*runs, *large]))
+    assert cells(table, 0)["4 devices"].text == "2/3"
+    assert cells(table, 3)["loss"].text == "trivial, over 700 cameras"
+    assert cells(table, 3)["4 devices"].text == "1/1"
+    assert cells(table, 5)["4 devices"].text == "9/9"
 
 
 def test_the_papers_numbers_stand_beside_ours_where_the_problem_is_the_same() -> None:

@@ -1,10 +1,10 @@
-"""Table I, what each method reaches, and Table II, how often it is more accurate than Ceres."""
+"""Table I, what each method reaches, and which problems there were."""
 
 from __future__ import annotations
 
 from daba.bench.measures import reference_run
 from daba.bench.methods import DECENTRALIZED, METHODS
-from daba.bench.paper import paper, published, published_errors
+from daba.bench.paper import published, published_errors
 from daba.bench.results import Results, Run
 from daba.bench.tables import Cell, Entry, Table, number
 
@@ -88,39 +88,6 @@ def _paper_row(
         better = name in DECENTRALIZED and value is not None and value < told["ceres"]
         row.append(Cell(number(value, 4), name == best, better, faint=True))
     return [row]
-
-
-def counts_table(results: Results) -> Table:
-    """On how many problems each decentralized method is more accurate than the reference."""
-    shown = [name for name in DECENTRALIZED if name in results.names("method")]
-    rows: list[list[Entry]] = []
-    for loss in results.losses:
-        for name in shown:
-            row: list[Entry] = [f"{loss}", METHODS[name].label]
-            row += [_share(results, name, devices, loss) for devices in results.devices]
-            rows.append(row)
-        known = paper()["counts"]["all"].get(loss, {})
-        counts = [f"{known[str(d)]}/20" if str(d) in known else "–" for d in results.devices]
-        told = ["DABA in the paper, its 20 problems", *counts]
-        rows.append([loss, *(Cell(text, faint=True) for text in told)])
-    return Table(
-        title="How often more accurate than the reference (Table II)",
-        about="On how many of the problems a method ended below Ceres (or LM, where Ceres was not "
-        "run), out of those it was run on.",
-        head=["loss", "method", *(f"{devices} devices" for devices in results.devices)],
-        rows=rows,
-    )
-
-
-def _share(results: Results, method: str, devices: int, loss: str) -> str:
-    pairs = [
-        (run, reference_run(results, problem, loss))
-        for problem in results.problems
-        if (run := results.get(problem, method, devices, loss)) is not None
-    ]
-    known = [(run, yardstick) for run, yardstick in pairs if yardstick is not None]
-    better = sum(is_better(run.final, method, yardstick) for run, yardstick in known)
-    return f"{better}/{len(known)}" if known else "–"
 
 
 def problems_table(results: Results) -> Table:

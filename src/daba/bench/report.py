@@ -6,8 +6,9 @@ import html
 from pathlib import Path
 
 from daba import __version__
-from daba.bench.accuracy import accuracy_table, counts_table, problems_table
+from daba.bench.accuracy import accuracy_table, problems_table
 from daba.bench.cases import CENTRAL
+from daba.bench.counts import counts_table
 from daba.bench.figures import draw_figures
 from daba.bench.measures import Kind
 from daba.bench.methods import METHODS
@@ -16,7 +17,7 @@ from daba.bench.page import cards, figure, folded, page
 from daba.bench.pixels import pixels_table
 from daba.bench.refinement import gains_table, refinement_table
 from daba.bench.resources import resources_table
-from daba.bench.results import Results, Run
+from daba.bench.results import Results
 from daba.bench.summary import big_numbers, verdict
 from daba.bench.tables import Cell, Entry, Table, prose
 from daba.bench.times import times_table
@@ -167,20 +168,21 @@ def methods_table(results: Results) -> Table:
     )
 
 
-def _name(run: Run) -> str:
-    if run.method not in METHODS:
-        return "memory and bytes"
-    return f"{METHODS[run.method].label}, {run.loss}"
-
-
 def failures_table(results: Results) -> Table:
+    """By reason: one that holds for many runs is told once."""
+    reasons: dict[tuple[str, int, str], list[str]] = {}
+    for run in results.failed:
+        known = METHODS.get(run.method)
+        name = "memory and bytes" if known is None else known.label
+        reasons.setdefault((results.label(run.problem), run.devices, run.error), []).append(name)
     rows: list[list[Entry]] = [
-        [results.label(run.problem), _name(run), str(run.devices), Cell(run.error, prose=True)]
-        for run in results.failed
-    ]
+        [problem, str(devices), Cell(", ".join(dict.fromkeys(names)), prose=True),
+         Cell(error, prose=True)]
+        for (problem, devices, error), names in reasons.items()
+    ]  # fmt: skip
     return Table(
         title="What failed",
         about="These runs have no result, for the reason given; `--retry` runs them again.",
-        head=["problem", "what", "devices", "error"],
+        head=["problem", "devices", "what", "why"],
         rows=rows,
     )
