@@ -66,13 +66,15 @@ def test_wins_count_where_anybody_arrives() -> None:
     results = one_problem()
     assert wins(results, "paper", "daba-sweep") == (1, 1)
     assert wins(results, "paper", "daba") == (0, 0)
+    more = [run("toy", "daba-sweep", 8, [10.0, 1.0]), run("toy", "admm", 8, [10.0, 1.0])]
+    assert wins(Results([*results.all, *more]), "paper", "daba-sweep") == (1, 1)  # DR is missing
 
 
 def test_the_verdict_names_the_best_and_what_is_against_the_paper() -> None:
     results = one_problem()
     assert lows(results) == {"daba-sweep": 1}
     assert "reached by: DABA sweep 1 (of 1)" in verdict(results)
-    assert "**ADMM below DABA in 1 of 1 comparisons**" in verdict(results)
+    assert "**ADMM ended below DABA in 1 of 1 comparisons**" in verdict(results)
     assert verdict(Results([])) == ""
     assert big_numbers(results, "paper")[0][0] == "0 of 1"
 

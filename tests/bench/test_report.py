@@ -62,6 +62,13 @@ def test_the_same_results_give_the_same_files(written: Path, tmp_path: Path) -> 
         assert path.read_bytes() == (written / path.name).read_bytes(), path.name
 
 
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes longer than all the rest."""
+    monkeypatch.setattr("daba.bench.report.draw_figures", lambda *_: {})
+
+
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("kind", ["paper", "best"])
 def test_which_reference_is_said(kind: Kind, tmp_path: Path) -> None:
     write_report(Results([run("p", "daba", 4, [2.0, 1.0])]), tmp_path, kind)
