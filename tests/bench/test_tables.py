@@ -136,12 +136,15 @@ def test_a_footprint_of_one_device_sends_nothing() -> None:
 def test_pixel_errors_only_where_pycolmap_has_run() -> None:
     results = one_problem()
     assert pixels_table(results, "trivial") is None
-    theirs = run("toy", "pycolmap", 1, [1.0], histories=[], pixels=1.125, solving=0.5)
+    theirs = run("toy", "pycolmap", 1, [1.0], histories=[], pixels=1.125, solving=0.5,
+                 median_pixels=0.75)  # fmt: skip
     table = pixels_table(Results([*results.all, theirs]), "trivial")
     assert table is not None
-    assert cells(table, 0)["pycolmap, px"].text == "1.125"
+    assert cells(table, 0)["pycolmap, rms"].text == "1.125"
+    assert cells(table, 0)["pycolmap, median"].text == "0.75"
+    assert cells(table, 0)["LM, median"].text == "–"
     assert cells(table, 0)["pycolmap, time"].text == "500 ms"
-    assert cells(table, 0)["LM, px"].text == "1.25"
+    assert cells(table, 0)["LM, rms"].text == "1.25"
 
 
 def test_failed_runs_leave_a_gap() -> None:

@@ -20,7 +20,6 @@ def run_colmap(case: Case, problem: Problem) -> dict[str, Any]:
         import pycolmap
     except ImportError as error:
         raise DabaError("pycolmap is not installed: pip install pycolmap") from error
-    pycolmap.logging.minloglevel = 1  # it would tell of every call
     start = forward_model(problem)
     model = _reconstruction(pycolmap, problem, start)
     options = pycolmap.BundleAdjustmentOptions()
@@ -41,6 +40,7 @@ def run_colmap(case: Case, problem: Problem) -> dict[str, Any]:
         "histories": [],
         "start_pixels": before.rms,
         "pixels": after.rms,
+        "median_pixels": after.median,
         "behind": after.behind,
         "solving": seconds,
         "program": f"pycolmap {pycolmap.__version__}",
@@ -84,6 +84,8 @@ def _read(model: Any, problem: Problem) -> tuple[Problem, Floats]:
     poses = [model.images[i + 1].cam_from_world() for i in range(problem.num_cameras)]
     R = np.array([pose.rotation.matrix().T for pose in poses])
     t = -np.einsum("iab,ib->ia", R, np.array([pose.translation for pose in poses]))
-    points = np.array([model.points3D[j + 1].xyz for j in range(problem.num_points)])
+    points = problem.points.copy()  # COLMAP removes points that it finds behind their cameras
+    for j, point in model.points3D.items():
+        points[j - 1] = point.xyz
     pinhole = np.tile([1.0, 0.0, 0.0], (len(R), 1))  # (f, k1, k2) say the rest
     return problem.with_estimate(camera_records(R, t, pinhole), points), cameras[:, [0, 3, 4]]

@@ -92,5 +92,6 @@ class Bench:
             "reason": result.reason,
             "inter_share": result.inter_share,
             "pixels": result.pixel_error.rms,
+            "median_pixels": result.pixel_error.median,
             "start_pixels": result.start_pixel_error.rms,
         }
