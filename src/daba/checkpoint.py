@@ -27,6 +27,7 @@ from daba.result import Iteration
 from daba.together import write_together
 
 if TYPE_CHECKING:
+    from daba.baselines.consensus import Consensus
     from daba.run import Run
     from daba.solver import Solver
 
@@ -118,7 +119,7 @@ class Checkpoints:
             warnings.warn(text, DabaWarning, stacklevel=2)
         self._saved, self._last = time.perf_counter(), run.iteration
 
-    def restore(self, solver: Solver, fingerprint: dict[str, Any]) -> dict[str, Any]:
+    def restore(self, solver: Solver | Consensus, fingerprint: dict[str, Any]) -> dict[str, Any]:
         """Put a fresh solver where the checkpoint left off; returns its manifest."""
         assert self.resume is not None
         folder = latest(Path(self.resume))
@@ -133,8 +134,12 @@ class Checkpoints:
         return manifest
 
 
-def device_states(solver: Solver) -> dict[int, dict[str, np.ndarray]]:
+def device_states(solver: Solver | Consensus) -> dict[int, dict[str, np.ndarray]]:
     """Everything that the next iteration depends on, by device."""
+    from daba.baselines.consensus import Consensus
+
+    if isinstance(solver, Consensus):
+        return solver.device_states()
     shard, lm, metrics = solver.shard, solver.levenberg, solver.metrics
     x = shard.by_device(solver.x)
     last = shard.by_device(solver.nesterov.last) if solver.accelerated else x
@@ -160,8 +165,12 @@ def device_states(solver: Solver) -> dict[int, dict[str, np.ndarray]]:
     return {device: {k: np.asarray(v) for k, v in s.items()} for device, s in states.items()}
 
 
-def common_state(solver: Solver) -> dict[str, float]:
+def common_state(solver: Solver | Consensus) -> dict[str, float]:
     """What is the same on every device."""
+    from daba.baselines.consensus import Consensus
+
+    if isinstance(solver, Consensus):
+        return {}
     return {
         "eta": float(solver.metrics.eta),
         "s": float(solver.nesterov.s) if solver.accelerated else 1.0,
@@ -169,9 +178,14 @@ def common_state(solver: Solver) -> dict[str, float]:
 
 
 def put_back(
-    solver: Solver, arrays: dict[int, dict[str, np.ndarray]], common: dict[str, float]
+    solver: Solver | Consensus, arrays: dict[int, dict[str, np.ndarray]], common: dict[str, float]
 ) -> None:
     """The reverse of `device_states` and `common_state`; neighbours tell their ghosts."""
+    from daba.baselines.consensus import Consensus
+
+    if isinstance(solver, Consensus):
+        solver.put_back(arrays)
+        return
     shard, lm, metrics = solver.shard, solver.levenberg, solver.metrics
     x, last = solver.x.copy(), solver.x.copy()
     camera_s = np.ones(len(x.cameras))
@@ -308,7 +322,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _check_same(
-    folder: Path, manifest: dict[str, Any], solver: Solver, fingerprint: dict[str, Any]
+    folder: Path, manifest: dict[str, Any], solver: Solver | Consensus, fingerprint: dict[str, Any]
 ) -> None:
     """Refuse a checkpoint of another problem, partition or method."""
     for what, mine in fingerprint.items():

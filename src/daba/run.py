@@ -24,6 +24,7 @@ from daba.threads import one_blas_thread, set_threads
 from daba.warmup import compile_kernels
 
 if TYPE_CHECKING:
+    from daba.baselines.consensus import Consensus
     from daba.checkpoint import Checkpoints
     from daba.comm import Communicator
     from daba.io.files import PathLike
@@ -75,13 +76,14 @@ def solve(
     if comm.rank == 0:
         compile_kernels()
     comm.barrier()
-    from daba.solver import Solver
+    from daba.baselines import make_solver
 
     begin = time.perf_counter()
     setup = make_setup(problem, options, partition, comm)
     options = setup.options
     with one_blas_thread(), Interrupt() as interrupt, open_log(log, comm.rank) as lines:
-        solver = Solver(setup.shard, options, comm)
+        solver = make_solver(setup.shard, options, comm)
+        setup = replace(setup, shard=solver.shard)  # what it has no use for can go
         run = Run(solver, setup.fingerprint, callback, checkpoints, interrupt, begin, lines)
         converged, reason = run.loop()
     return Result(
@@ -122,7 +124,7 @@ class Run:
 
     def __init__(
         self,
-        solver: Solver,
+        solver: Solver | Consensus,
         fingerprint: dict[str, Any],
         callback: Callback | None,
         checkpoints: Checkpoints | None,
