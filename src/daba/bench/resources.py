@@ -32,7 +32,7 @@ def resources_table(results: Results) -> Table:
         title="Memory per device and communication per iteration (Fig. 4)",
         about="Most memory of any device, without the interpreter and its libraries, and bytes "
         "sent by all devices in an iteration, one process each. Both are predicted from the "
-        "partition; the tests compare the prediction with what MPI runs report. Refinement needs "
+        "partition; for DABA the tests compare it with what MPI runs report. Refinement needs "
         "no more memory.",
         head=["problem", "devices", "memory DABA", "ADMM", "DR", "bytes DABA", "DABA sweep", "ADMM",
               "DR", "memory ADMM / DABA", "bytes ADMM / DABA"],
