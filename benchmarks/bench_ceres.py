@@ -7,10 +7,6 @@ Ceres reaches; and 1000 iterations of DABA against 40 of Ceres ITERATIVE_SCHUR.
 from __future__ import annotations
 
 import argparse
-import bz2
-import gzip
-import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -19,7 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import daba
-from report import HERE, machine, machine_words, save_json, say, seconds, table, warn_if_busy
+from daba.bench.ceres import (
+    CONFIGURATIONS,
+    MOST_CAMERAS_FOR_DENSE,
+    agree,
+    call,
+    read_text,
+)
+from daba.bench.machine import machine
+from daba.bench.tables import seconds
+from report import HERE, machine_words, save_json, say, table, warn_if_busy
 
 PROGRAM = HERE / "ceres" / "build" / "ceres_ba"
 DATA = HERE.parent.parent / "shared" / "data"
@@ -27,7 +32,6 @@ DEFAULT = ("ladybug-49", "trafalgar-21", "kitti-vo-250", "notredame-150")
 DELTA = 2.5e-4
 ITERATIONS = 40
 DABA_ITERATIONS = 1000
-MOST_CAMERAS_FOR_DENSE = 300
 PATIENCE = 4.0
 """A configuration is stopped after this many times the shortest complete run so far …"""
 LEAST_LIMIT = 1.0
@@ -38,12 +42,6 @@ both sides repeat them this many times more often."""
 WORTH_REPEATING = 2.5
 """Configurations up to this much slower than the best are timed again, others cannot win."""
 
-ANALYTIC = {
-    "dense_schur": "--linear-solver dense_schur",
-    "sparse_schur": "--linear-solver sparse_schur",
-    "iterative_schur, explicit": "--linear-solver iterative_schur --explicit-schur",
-    "iterative_schur": "--linear-solver iterative_schur",
-}
 MORE = {
     "dense_schur, radius 1e5": "--linear-solver dense_schur --initial-radius 1e5",
     "dense_schur, lapack": "--linear-solver dense_schur --dense-library lapack",
@@ -108,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     warn_if_busy()
     words = machine_words(options.threads)
-    data: dict[str, Any] = {"machine": machine(options.threads), "delta": DELTA}
+    data: dict[str, Any] = {"machine": machine() | {"threads": options.threads}, "delta": DELTA}
     with tempfile.TemporaryDirectory() as folder:
         paths = options.problems or default_problems(options.data, Path(folder))
         parts = [f"# Ceres and daba\n\n{words}."]
@@ -157,9 +155,7 @@ def default_problems(folder: Path, scratch: Path) -> list[Path]:
 
 
 def read_case(path: Path) -> Case:
-    text = path.read_bytes()
-    unpack = {".bz2": bz2.decompress, ".gz": gzip.decompress}.get(path.suffix)
-    return Case(path.name.split(".")[0], unpack(text) if unpack else text, daba.load(path))
+    return Case(path.name.split(".")[0], read_text(path), daba.load(path))
 
 
 # Time to the target
@@ -172,7 +168,7 @@ def compare(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     warm = daba.solve(problem, method="lm", threads=threads, iterations=ITERATIONS)
     timings = first_runs(case, options)
     start = timings[0].first["initial_objective"]
-    agree(start, warm.history[0].objective, case.name)
+    agree(start, warm.history[0].objective)
     reference = min(t.first["final_objective"] for t in timings)
     target = reference + DELTA * (start - reference)
     for timing in timings:
@@ -196,7 +192,7 @@ def compare(case: Case, options: argparse.Namespace) -> dict[str, Any]:
 def first_runs(case: Case, options: argparse.Namespace) -> list[Timing]:
     timings: list[Timing] = []
     complete: list[float] = []
-    for name, text in (ANALYTIC | MORE if options.all else ANALYTIC).items():
+    for name, text in (CONFIGURATIONS | MORE if options.all else CONFIGURATIONS).items():
         if "dense" in name and case.problem.num_cameras > MOST_CAMERAS_FOR_DENSE:
             continue
         arguments = text.split()
@@ -210,17 +206,8 @@ def first_runs(case: Case, options: argparse.Namespace) -> list[Timing]:
 
 
 def run_ceres(case: Case, arguments: list[str], threads: int) -> dict[str, Any]:
-    command = [str(PROGRAM), "-", "--threads", str(threads), "--iterations", str(ITERATIONS)]
-    done = subprocess.run([*command, *arguments], input=case.text, capture_output=True)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}: {done.stderr.decode(errors='replace').strip()}")
-    return dict(json.loads(done.stdout))
-
-
-def agree(theirs: float, ours: float, name: str) -> None:
-    """Nothing can be compared unless both minimise the same function from the same start."""
-    if abs(theirs - ours) > 1e-6 * theirs:
-        raise SystemExit(f"{name}: Ceres begins at F = {theirs:.9g}, daba at {ours:.9g}")
+    common = ["--threads", str(threads), "--iterations", str(ITERATIONS)]
+    return call(PROGRAM, case.text, [*common, *arguments])
 
 
 def note(timing: Timing, ran: dict[str, Any], target: float) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import sys
 from collections.abc import Sequence
-from datetime import date
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from daba.bench.machine import machine
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -22,28 +20,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def seconds(value: float | None) -> str:
-    """A time to three digits; – where there is none."""
-    if value is None:
-        return "–"
-    return f"{1e3 * value:.3g} ms" if value < 1 else f"{value:.3g} s"
-
-
-def machine(threads: int) -> dict[str, Any]:
-    """What is needed to judge a number, and nothing that names the machine."""
-    return {
-        "date": date.today().isoformat(),
-        "cores": os.cpu_count(),
-        "threads": threads,
-        "load": _load(),
-        "python": platform.python_version(),
-        "numba": version("numba"),
-        "numpy": version("numpy"),
-    }
-
-
 def machine_words(threads: int) -> str:
-    known = machine(threads)
+    known = machine()
     words = (
         f"{known['date']}, {known['cores']} cores, {threads} threads, Python {known['python']}, "
         f"Numba {known['numba']}"
@@ -53,13 +31,9 @@ def machine_words(threads: int) -> str:
     return words
 
 
-def _load() -> float | None:
-    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
-
-
 def warn_if_busy() -> None:
     """Threads that wait for each other suffer most from other processes: ten times and more."""
-    load = _load()
+    load = machine()["load"]
     if load is not None and load > 0.5:
         say(f"warning: the machine is busy (load {load:.1f}), so these times will mean little")
 

@@ -15,7 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from report import HERE, machine, machine_words, save_json, say, seconds, table, warn_if_busy
+from daba.bench.machine import machine
+from daba.bench.tables import seconds
+from report import HERE, machine_words, save_json, say, table, warn_if_busy
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 2_000_000, 5_000_000)
 DEVICES = (4, 8, 16, 32)
@@ -35,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     warn_if_busy()
     words = machine_words(options.threads)
-    data: Numbers = {"machine": machine(options.threads)}
+    data: Numbers = {"machine": machine() | {"threads": options.threads}}
     parts = [f"# Scaling\n\n{words}."]
     with tempfile.TemporaryDirectory() as scratch:
         bench = Bench(options, options.scenes or Path(scratch))

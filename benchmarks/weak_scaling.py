@@ -14,7 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from report import HERE, machine, machine_words, save_json, say, seconds, table, warn_if_busy
+from daba.bench.machine import machine
+from daba.bench.tables import seconds
+from report import HERE, machine_words, save_json, say, table, warn_if_busy
 
 DEVICES = (4, 8, 16, 32, 64)
 PER_DEVICE = 20_000
@@ -54,7 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = [measure(S, options) for S in DEVICES if options.most >= S]
     sizes = [boundary(n, options.dream_devices) for n in options.sizes]
     text = f"{machine_words(1)}.\n\n{words(rows)}\n\n{projection(sizes)}\n"
-    data = {"machine": machine(1), "rows": [asdict(r) for r in rows], "sizes": sizes}
+    data = {
+        "machine": machine() | {"threads": 1},
+        "rows": [asdict(r) for r in rows],
+        "sizes": sizes,
+    }
     say(f"results: {save_json('weak_scaling', data).relative_to(HERE.parent)}")
     if options.plot:
         draw(rows, options.plot)

@@ -125,7 +125,7 @@ def test_a_partition_of_ones_own(problem: Problem) -> None:
     ("options", "expected"),
     [
         ({"devises": 2}, "unknown option 'devises'; the options are method, devices"),
-        ({"method": "magic"}, "method must be one of daba, duba, lm, not 'magic'"),
+        ({"method": "magic"}, "method must be one of daba, duba, lm, admm, dr, not 'magic'"),
         ({"refine": "all"}, "refine must be one of none, points, sweep"),
         ({"linear_solver": "qr"}, "linear_solver must be one of auto, pcg, direct"),
         ({"devices": 0}, "devices must be at least 1, not 0"),

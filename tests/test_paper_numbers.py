@@ -1,18 +1,18 @@
-"""benchmarks/paper.json: complete, true to itself, and to the paper where that is at hand."""
+"""daba/bench/paper.json: complete, true to itself, and to the paper where that is at hand."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from daba.bench.paper import paper
 from daba.datasets import find
 
 ROOT = Path(__file__).parents[1]
-PAPER: dict[str, Any] = json.loads((ROOT / "benchmarks" / "paper.json").read_text("utf-8"))
+PAPER: dict[str, Any] = paper()
 PROBLEMS: dict[str, Any] = PAPER["problems"]
 TEX = ROOT.parent / "shared" / "docs" / "paper.tex"
 

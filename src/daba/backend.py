@@ -9,6 +9,7 @@ from daba.errors import DabaError
 from daba.options import Options
 
 if TYPE_CHECKING:
+    from daba.baselines.consensus import Consensus
     from daba.comm import Communicator
     from daba.gpu.solver import GpuSolver
     from daba.shard import Shard
@@ -19,7 +20,9 @@ class Backend(Protocol):
     def running(self) -> contextlib.AbstractContextManager[Any]:
         """A context for the whole solve."""
 
-    def solver(self, shard: Shard, options: Options, comm: Communicator) -> Solver | GpuSolver:
+    def solver(
+        self, shard: Shard, options: Options, comm: Communicator
+    ) -> Solver | GpuSolver | Consensus:
         """The solver of a shard."""
 
 
@@ -45,10 +48,10 @@ class Cpu:
 
         return one_blas_thread()
 
-    def solver(self, shard: Shard, options: Options, comm: Communicator) -> Solver:
-        from daba.solver import Solver
+    def solver(self, shard: Shard, options: Options, comm: Communicator) -> Solver | Consensus:
+        from daba.baselines import make_solver
 
-        return Solver(shard, options, comm)
+        return make_solver(shard, options, comm)
 
 
 class Gpu:
@@ -77,6 +80,8 @@ def make_backend(options: Options, comm: Communicator) -> Backend:
     if options.backend == "cpu":
         return Cpu(options, comm)
     missing = why_no_gpu()
+    if options.method in ("admm", "dr"):
+        missing = f"{options.method} runs on the CPU only"
     if options.backend == "auto" and missing:
         return Cpu(options, comm)
     if missing:

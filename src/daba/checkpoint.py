@@ -17,7 +17,7 @@ import warnings
 import zlib
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from daba.saved import Saved
 from daba.together import write_together
 
 if TYPE_CHECKING:
+    from daba.baselines.consensus import Consensus
     from daba.gpu.solver import GpuSolver
     from daba.run import Run
     from daba.solver import Solver
@@ -99,10 +100,11 @@ class Checkpoints:
         root = Path(self.folder)
         target = root / f"iteration-{run.iteration:08d}"
 
-        saved = run.solver.saved()
+        saved = saved_state(run.solver)
+        common = {} if saved is None else {"eta": saved.eta, "s": saved.s}
 
         def finish(folder: Path, checksums: dict[str, int]) -> None:
-            _write_manifest(folder, run, checksums, {"eta": saved.eta, "s": saved.s})
+            _write_manifest(folder, run, checksums, common)
             _publish(folder, target)
             _remove_old(root)
 
@@ -122,7 +124,9 @@ class Checkpoints:
             warnings.warn(text, DabaWarning, stacklevel=2)
         self._saved, self._last = time.perf_counter(), run.iteration
 
-    def restore(self, solver: Solver | GpuSolver, fingerprint: dict[str, Any]) -> dict[str, Any]:
+    def restore(
+        self, solver: Solver | GpuSolver | Consensus, fingerprint: dict[str, Any]
+    ) -> dict[str, Any]:
         """Put a fresh solver where the checkpoint left off; returns its manifest."""
         assert self.resume is not None
         folder = latest(Path(self.resume))
@@ -137,8 +141,13 @@ class Checkpoints:
         return manifest
 
 
-def device_states(solver: Solver | GpuSolver, saved: Saved) -> dict[int, dict[str, np.ndarray]]:
+def device_states(
+    solver: Solver | GpuSolver | Consensus, saved: Saved | None
+) -> dict[int, dict[str, np.ndarray]]:
     """Everything that the next iteration depends on, by device."""
+    if saved is None:
+        return cast("Consensus", solver).device_states()
+    solver = cast("Solver", solver)
     shard = solver.shard
     x, last = shard.by_device(saved.x), shard.by_device(saved.last)
     states: dict[int, dict[str, Any]] = {}
@@ -163,10 +172,23 @@ def device_states(solver: Solver | GpuSolver, saved: Saved) -> dict[int, dict[st
     return {device: {k: np.asarray(v) for k, v in s.items()} for device, s in states.items()}
 
 
+def saved_state(solver: Solver | GpuSolver | Consensus) -> Saved | None:
+    """What a solver has to be saved of; baselines have their own."""
+    if hasattr(solver, "device_states"):
+        return None
+    return cast("Solver", solver).saved()
+
+
 def put_back(
-    solver: Solver | GpuSolver, arrays: dict[int, dict[str, np.ndarray]], common: dict[str, float]
+    solver: Solver | GpuSolver | Consensus,
+    arrays: dict[int, dict[str, np.ndarray]],
+    common: dict[str, float],
 ) -> None:
     """The reverse of `device_states`; neighbours tell their ghosts."""
+    if hasattr(solver, "put_back"):
+        solver.put_back(arrays)
+        return
+    solver = cast("Solver", solver)
     shard, saved = solver.shard, solver.saved()
     x, last = saved.x.copy(), saved.x.copy()
     camera_s = np.ones((len(x.cameras), 1))
@@ -316,7 +338,10 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _check_same(
-    folder: Path, manifest: dict[str, Any], solver: Solver | GpuSolver, fingerprint: dict[str, Any]
+    folder: Path,
+    manifest: dict[str, Any],
+    solver: Solver | GpuSolver | Consensus,
+    fingerprint: dict[str, Any],
 ) -> None:
     """Refuse a checkpoint of another problem, partition or method."""
     for what, mine in fingerprint.items():

@@ -12,17 +12,12 @@ from daba.kernels.cpu import schur, state
 from daba.kernels.cpu.types import Bools, Floats, System
 from daba.linear import make_linear_solver
 from daba.options import Options
+from daba.radius import CAREFUL_RADIUS, LARGEST_RADIUS, RELAXATION, SMALLEST_RADIUS, careful
 from daba.shard import Shard, State
 from daba.surrogate import Surrogate
 
 if TYPE_CHECKING:
     from daba.comm import Communicator
-
-SMALLEST_RADIUS, LARGEST_RADIUS = 1e-32, 1e10
-CAREFUL_RADIUS, RISE, RELAXATION = 1e4, 0.02, 1.01
-"""In the paper's method a step is judged twice: by E^α at once, and by F^α when the neighbours have
-moved, too. The first sets the radius, the second its limit. Refinement does without: what it
-moves is judged by F in the first place."""
 
 
 @dataclass
@@ -43,9 +38,9 @@ class Levenberg:
     def __init__(self, shard: Shard, options: Options, comm: Communicator | None = None) -> None:
         C, P, S = shard.num_cameras, shard.num_points, shard.num_devices
         self.shard, self.options = shard, options
-        self.radius = np.full(S, options.first_radius)
+        self.limit = np.where(careful(shard, options), CAREFUL_RADIUS, LARGEST_RADIUS)
+        self.radius = np.minimum(options.first_radius, self.limit)
         self.shrink = np.full(S, 2.0)
-        self.limit = np.full(S, LARGEST_RADIUS)
         self.system = System(
             J=np.empty((len(shard.intra.camera), 20)),
             U=np.empty((C, 9, 9)),
@@ -122,7 +117,7 @@ class Levenberg:
         """
         self.linearize(x, surrogate)
         start = intra[:, 0] + surrogate.value(x, active)
-        result = Step(x.copy(), intra.copy(), np.zeros_like(active), 0, 0)
+        result = Step(x, intra.copy(), np.zeros_like(active), 0, 0)
         trying = active.copy()
         trial = x.copy()
         for attempt in range(self.options.lm_tries):
@@ -132,12 +127,14 @@ class Levenberg:
             state.retract(*x, self.step_c, self.step_l, trying, *self.shard.devices[2:], *trial)
             value = self.objective(trial, trying)
             actual = start - value[:, 0] - surrogate.value(trial, trying)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                gain = actual / predicted
-                good = trying & (actual > 0) & (predicted > 0) & (gain > self.options.lm_gain)
+            good = trying & (actual > 0) & (predicted > 0)
+            gain = np.divide(actual, predicted, out=np.zeros_like(actual), where=good)
+            good &= gain > self.options.lm_gain
             if good.all():
-                result.x, trial = trial, result.x
+                result.x = trial
             else:
+                if result.x is x:
+                    result.x = x.copy()
                 state.choose(good, *trial, *self.shard.devices[2:], *result.x)
             result.intra[good] = value[good]
             result.moved |= good
@@ -162,14 +159,6 @@ class Levenberg:
         )
         self.shrink = np.where(good, 2.0, np.where(failed, 2.0 * self.shrink, self.shrink))
 
-    def judge(self, before: Floats, after: Floats) -> None:
-        """Be careful on devices whose share of the true F has just risen by more than RISE, and
-        relax slowly.
-
-        E^α follows its model well even where momentum carries a badly observed camera away: the
-        radius would grow without end, and F with it.
-        """
-        risen = after > (1.0 + RISE) * before
-        relaxed = np.minimum(self.limit * RELAXATION, LARGEST_RADIUS)
-        self.limit = np.where(risen, CAREFUL_RADIUS, relaxed)
-        self.radius = np.minimum(self.radius, self.limit)
+    def relax(self) -> None:
+        """Let careful devices go a little further from now on."""
+        self.limit = np.minimum(self.limit * RELAXATION, LARGEST_RADIUS)

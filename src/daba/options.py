@@ -22,9 +22,10 @@ ROUNDS: dict[str, tuple[Literal["cameras", "points"], ...]] = {
 class Options:
     """Options of `daba.solve`. The defaults are those the published numbers were made with."""
 
-    method: Literal["daba", "duba", "lm"] = "daba"
+    method: Literal["daba", "duba", "lm", "admm", "dr"] = "daba"
     """daba: decentralized and accelerated; duba: the same without acceleration and restart;
-    lm: Levenberg–Marquardt on one device. With one device all three are lm."""
+    lm: Levenberg–Marquardt on one device; admm and dr: the consensus methods of Zhang et al. (on
+    cameras) and Eriksson et al. (on points). With one device all of them are lm."""
     devices: int = 1
     """Number of devices S that share the problem."""
     iterations: int | None = None
@@ -83,6 +84,18 @@ class Options:
     lm_gain: float = 1e-3
     """Least ratio of actual to predicted decrease for a step to be accepted."""
 
+    penalty: float | None = None
+    """admm and dr: κ, how hard copies are held together, relative to how hard observations hold
+    them; by default 0.01 for admm, and 0.5 for dr, or 0.1 with the scalar metric."""
+    metric: Literal["matrix", "scalar"] = "matrix"
+    """dr: what the distance between copies of a point is measured in: its uncertainty as a matrix,
+    or one number per point as in the paper. For admm it is one number for each of R, t, d1, d2 and
+    d3 of a camera."""
+    relaxation: float = 1.5
+    """admm and dr: over-relaxation of the average, in (0, 2); 1 is none."""
+    inner_steps: int = 20
+    """admm and dr: most accepted Levenberg–Marquardt steps in one round."""
+
     function_tolerance: float = 1e-9
     """Stop when F changed by less than this, relatively, over `patience` iterations."""
     gradient_tolerance: float = 0.0
@@ -103,11 +116,12 @@ class Options:
                 raise DabaError(text)
 
         for name, values in (
-            ("method", ("daba", "duba", "lm")),
+            ("method", ("daba", "duba", "lm", "admm", "dr")),
             ("refine", ("none", "points", "sweep")),
             ("linear_solver", ("auto", "pcg", "direct")),
             ("backend", ("cpu", "gpu", "auto")),
             ("precision", ("auto", "float64", "mixed", "float32")),
+            ("metric", ("matrix", "scalar")),
         ):
             value = getattr(self, name)
             need(value in values, f"{name} must be one of {', '.join(values)}, not '{value}'")
@@ -130,6 +144,12 @@ class Options:
             f"lm_radius must be positive, not {self.lm_radius}",
         )
         need(self.lm_tries >= 1, "lm_tries must be at least 1")
+        need(
+            self.penalty is None or self.penalty > 0,
+            f"penalty must be positive, not {self.penalty}",
+        )
+        need(0 < self.relaxation < 2, f"relaxation must lie in (0, 2), not {self.relaxation}")
+        need(self.inner_steps >= 1, "inner_steps must be at least 1")
         need(0 <= self.lm_gain < 1, "lm_gain must lie in [0, 1)")
         need(self.pcg_iterations >= 1, "pcg_iterations must be at least 1")
         need(self.pcg_forcing >= 0 and self.pcg_residual >= 0, "pcg tolerances must be >= 0")

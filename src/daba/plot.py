@@ -111,7 +111,7 @@ def convergence(
         axes.grid(True)
         axes.margins(x=0.02)
         axes.set_xlim(left=0)
-    _few_ticks(left)
+    few_ticks(left)
     handles, names = left.get_legend_handles_labels()
     if handles:
         right.legend(handles, names, loc="upper right")
@@ -159,7 +159,7 @@ def _draw(left: Any, right: Any, curve: _Curve, lowest: float, colour: str) -> N
         right.plot(curve.seconds[both], above[both], **spot)
 
 
-def _few_ticks(axes: Any) -> None:
+def few_ticks(axes: Any) -> None:
     """Plain numbers on a logarithmic axis that covers little."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 

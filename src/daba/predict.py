@@ -16,6 +16,8 @@ RECORD = 4 + 4 + 16 + 8 + 4
 """Bytes of an observation: camera, point, u, ω, and its entry in the index by camera."""
 JACOBIAN = 20 * 8
 """Derivatives and residual, of intra observations only."""
+MEASURED = 8 * 8
+"""What the surrogate measures, of inter observations only; twice that without refinement."""
 STATES = 6
 """Estimates held at once: the start, x, x before it, x̄, the step found and the one tried."""
 TASKS = 8
@@ -56,7 +58,7 @@ class Holding:
         return (
             PROGRAM
             + (RECORD + JACOBIAN) * self.intra
-            + RECORD * self.inter
+            + (RECORD + MEASURED) * self.inter
             + CAMERA * self.cameras
             + POINT * self.points
             + 8 * STATES * (15 * self.ghost_cameras + 3 * self.ghost_points)

@@ -92,10 +92,10 @@ class Progress:
         ]
         if self.restarts:
             words.append(f"{self.restarts} restarts")
-        words.append(_clock(iteration.seconds))
+        words.append(clock(iteration.seconds))
         left = self.seconds_left(iteration)
         if left is not None:
-            words.append(f"at most {_clock(left)} left")
+            words.append(f"at most {clock(left)} left")
         return "  ".join(words)
 
     def seconds_left(self, iteration: Iteration) -> float | None:
@@ -110,7 +110,7 @@ class Progress:
         return left
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

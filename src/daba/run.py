@@ -22,6 +22,7 @@ from daba.problem import Problem
 from daba.result import Iteration, RankReport, Result
 
 if TYPE_CHECKING:
+    from daba.baselines.consensus import Consensus
     from daba.checkpoint import Checkpoints
     from daba.comm import Communicator
     from daba.gpu.solver import GpuSolver
@@ -81,6 +82,7 @@ def solve(
     options = setup.options
     with backend.running(), Interrupt() as interrupt, open_log(log, comm.rank) as lines:
         solver = backend.solver(setup.shard, options, comm)
+        setup = replace(setup, shard=solver.shard)  # what it has no use for can go
         run = Run(solver, setup.fingerprint, callback, checkpoints, interrupt, begin, lines)
         converged, reason = run.loop()
     x = solver.x
@@ -125,7 +127,7 @@ class Run:
 
     def __init__(
         self,
-        solver: Solver | GpuSolver,
+        solver: Solver | GpuSolver | Consensus,
         fingerprint: dict[str, Any],
         callback: Callback | None,
         checkpoints: Checkpoints | None,

@@ -3,7 +3,7 @@ each device's variables are contiguous, with the ghosts it sees of other process
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,6 +70,14 @@ class Shard:
     def problem(self) -> Problem:
         assert self.origin is not None, "this process holds a part of the problem"
         return self.origin
+
+    def without_observations(self) -> Shard:
+        """Only who owns what: for a solver that holds the observations in another order."""
+        intra, inter = (
+            Observations(*(np.empty((0, *a.shape[1:]), a.dtype) for a in obs))
+            for obs in (self.intra, self.inter)
+        )
+        return replace(self, intra=intra, inter=inter)
 
     def state(self) -> State:
         """The estimate at the start."""

@@ -31,13 +31,15 @@ class Solver:
         self.all = np.ones(shard.num_devices, dtype=bool)
         self.levenberg = Levenberg(shard, options, self.comm)
 
-        def new() -> Surrogate:
-            if options.centralized:
-                return NoSurrogate(shard)
-            return Surrogate(shard, options.loss, options.split, options.xi)
-
-        self.surrogate = new()  # E^α(· | x)
-        self.accelerated_surrogate = new() if self.accelerated else self.surrogate  # E^α(· | x̄)
+        if options.centralized:
+            self.surrogate: Surrogate = NoSurrogate(shard)
+        else:
+            fixed = (shard, options.loss, options.split, options.xi)
+            self.surrogate = Surrogate(*fixed)  # E^α(· | x)
+        self.accelerated_surrogate = self.surrogate
+        if self.accelerated:
+            records = self.surrogate.records if self.rounds else None
+            self.accelerated_surrogate = Surrogate(*fixed, records)  # E^α(· | x̄)
         x = shard.state()
         self.exchange.update(x, "both")
         self.place(x)
@@ -111,11 +113,10 @@ class Solver:
         # Exchange with neighbours, F^α = E^α + ΔE^α(x⁺ | x)
         change = self.communicate(step, x)
         refined = bool(self.rounds)
-        self.inter = here.rebase(step.x, x if self.accelerated and not refined else None)
+        self.inter = here.rebase(step.x, gap=self.accelerated and not refined)
         if self.accelerated:
             F = E + (change if refined else here.gap - self.proximal(step.x, x))
-            if not refined:
-                self.levenberg.judge(metrics.F, F)
+            self.levenberg.relax()
             metrics.update(E, F)
             self.nesterov.advance(x, step.x)
         self.x, self.intra = step.x, step.intra

@@ -13,7 +13,11 @@ from daba.shard import Shard, State
 class Surrogate:
     """Σ P + Σ Q + ½ξ|x − base|² of each device; E^α is this plus the intra objective."""
 
-    def __init__(self, shard: Shard, loss: Loss, split: float, xi: float) -> None:
+    def __init__(
+        self, shard: Shard, loss: Loss, split: float, xi: float, records: Floats | None = None
+    ) -> None:
+        """`records` is room for what is measured at a base; two surrogates may share it, unless
+        one of them is asked for its gap."""
         C, P = shard.num_cameras, shard.num_points
         self.shard, self.loss, self.split, self.xi = shard, loss, split, xi
         self.moments = Moments(
@@ -26,29 +30,32 @@ class Surrogate:
             b=np.zeros((P, 3)),
             c_l=np.zeros(P),
         )
+        self.records = np.empty((len(shard.inter.camera), 8)) if records is None else records
         self.base: State | None = None
         self.at_base = self.gap = np.zeros(shard.num_devices)
 
-    def rebase(self, base: State, last: State | None = None) -> Floats:
+    def rebase(self, base: State, gap: bool = False) -> Floats:
         """Build at `base`; returns F and squared pixel error of the inter observations, by the
         device of their camera, (S, 2).
 
-        With `last`, the base before, `gap` is Σ (F_ij − P_ij − Q_ij)(base | last), the slack of the
-        surrogate there, of each inter observation one half on each of its devices.
+        With `gap`, that is Σ (F_ij − P_ij − Q_ij)(base | base before), the slack of the surrogate
+        there, of each inter observation one half on each of its devices.
         """
-        devices, obs, loss, m = self.shard.devices, self.shard.inter, self.loss, self.moments
-        ends = (obs, *base, *(last or base), last is not None)
-        fixed = (loss.kind, loss.radius, self.split)
+        devices, obs, m, theta = self.shard.devices, self.shard.inter, self.moments, self.split
+        last = self.base if gap and self.base else base
+        kernels.measure(
+            obs, *base, *last, gap, self.loss.kind, self.loss.radius, theta, self.records
+        )
         by_point = kernels.build_points(
-            *ends, devices.point_tasks, *fixed, m.points, m.A, m.b, m.c_l
+            obs, base.points, devices.point_tasks, theta, self.records, m.points, m.A, m.b, m.c_l
         )
         by_camera = kernels.build_cameras(
-            *ends, devices.camera_tasks, *fixed, m.cameras, m.M, m.G, m.c
+            obs, base.cameras, devices.camera_tasks, theta, self.records, m.cameras, m.M, m.G, m.c
         )
         self.base = base
-        self.at_base = self.split * by_camera[:, 0] + (1.0 - self.split) * by_point[:, 0]
-        self.gap = 0.5 * (by_point[:, 1] + by_camera[:, 2])
-        return by_camera[:, :2]
+        self.at_base = theta * by_camera[:, 0] + (1.0 - theta) * by_point[:, 0]
+        self.gap = 0.5 * (by_point[:, 1] + by_camera[:, 1])
+        return by_camera[:, ::2]
 
     def value(self, x: State, active: Bools) -> Floats:
         """Σ P + Σ Q + ½ξ|x − base|² on each device, (S,)."""
@@ -76,7 +83,7 @@ class NoSurrogate(Surrogate):
         self.nothing = np.zeros((shard.num_devices, 2))
         self.gap = self.nothing[:, 0]
 
-    def rebase(self, base: State, last: State | None = None) -> Floats:
+    def rebase(self, base: State, gap: bool = False) -> Floats:
         return self.nothing
 
     def value(self, x: State, active: Bools) -> Floats:

@@ -59,7 +59,7 @@ def test_time_left() -> None:
 
 
 def test_clock() -> None:
-    assert [progress._clock(s) for s in (0.04, 59.94, 61.0, 3725.0)] == [
+    assert [progress.clock(s) for s in (0.04, 59.94, 61.0, 3725.0)] == [
         "0.0 s",
         "59.9 s",
         "1:01",

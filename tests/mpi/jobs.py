@@ -108,8 +108,9 @@ class Job:
 
 
 def plain(text: str) -> str:
-    """Without colours: mpiexec gives each process a terminal of its own."""
-    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+    """Without colours, since mpiexec gives each process a terminal of its own, and without the
+    zero byte that ends mpiexec's own notices, before what a process says on a busy machine."""
+    return re.sub(r"\x1b\[[0-9;]*m|\0", "", text)
 
 
 def start(ranks: int, *command: object) -> Job:

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from jobs import needs_mpi, run, scene
+from jobs import needs_mpi, run, run_all, scene
 
 import daba
+from daba.bench.footprint import footprint
 
 pytestmark = [needs_mpi, pytest.mark.usefixtures("compiled")]
 
@@ -34,3 +35,16 @@ def test_memory_and_bytes_are_as_predicted(
         assert sum(rank["bytes_sent"].values()) == 3 * predicted["bytes_sent"][device]
     for entry in told["iterations"][1:]:
         assert entry["bytes_sent"] == sum(predicted["bytes_sent"])
+
+
+def test_bytes_of_the_baselines_are_as_predicted(tmp_path: Path) -> None:
+    """One device per process, as the benchmark takes it."""
+    problem = scene(40, 1_000)
+    daba.save(problem, tmp_path / "scene.npz")
+    common = ["solve", tmp_path / "scene.npz", "--devices", 3, "--iterations", 2, "--quiet"]
+    methods = {name: tmp_path / f"{name}.json" for name in ("admm", "dr")}
+    run_all(3, [[*common, "--method", m, "--history", p] for m, p in methods.items()])
+    predicted = footprint(problem, daba.make_partition(problem, 3))
+    for name, path in methods.items():
+        told = json.loads(path.read_text())["iterations"][1:]
+        assert [entry["bytes_sent"] for entry in told] == [predicted[name]["bytes"]] * 2

@@ -41,6 +41,8 @@ CASES = {
     "none": Case("scene.npz", f"--refine none {HUBER} --linear-solver pcg", most=8),
     "points": Case("scene.npz", f"--refine points {HUBER} --linear-solver direct", most=8),
     "duba": Case("scene.npz", "--method duba --refine none"),
+    "admm": Case("scene.npz", f"--method admm {HUBER}"),
+    "dr": Case("scene.daba", "--method dr", output="daba"),
     "store": Case("scene.daba", output="daba", most=8),
     "store, none": Case("scene.daba", f"--refine none {HUBER} --linear-solver pcg"),
     "every third": Case("scene.npz", "--report-every 3"),

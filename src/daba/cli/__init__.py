@@ -19,7 +19,7 @@ from importlib import import_module
 from daba.errors import DabaError, DabaWarning
 from daba.launch import abort_others, launched_rank
 
-PATIENCE = 1.0
+PATIENCE = 2.0
 """Seconds for which another rank leaves it to rank 0 to tell of an error they share."""
 
 COMMANDS = {
@@ -29,6 +29,7 @@ COMMANDS = {
     "convert": "Read a problem in one format and write it in another.",
     "synth": "Make a synthetic scene with known truth.",
     "download": "Fetch a problem of the BAL collection, or list them.",
+    "bench": "Compare methods as the paper does, and write a report.",
 }
 
 EXAMPLES = """\

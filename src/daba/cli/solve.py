@@ -41,6 +41,7 @@ GROUPS = {
     "surrogate and restart": (
         "xi", "split", "eta", "eta_growth", "restart_ratio", "momentum_clip", "momentum_reset",
     ),
+    "consensus": ("penalty", "metric", "relaxation", "inner_steps"),
     "linear solver": ("linear_solver", "pcg_forcing", "pcg_residual", "pcg_iterations"),
     "trust region": ("lm_radius", "lm_tries", "lm_gain"),
 }  # fmt: skip

@@ -37,8 +37,8 @@ class TorchCommunicator(Communicator):
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.threads = max(1, len(usable_cores()) // here)
 
-    def exchange(self, shard: Shard) -> Exchange:
-        return TorchExchange(shard, self.direct)
+    def exchange(self, shard: Shard, neighbours: Sequence[int] = ()) -> Exchange:
+        return TorchExchange(shard, self.direct, neighbours)
 
     def gather(self, rows: Floats) -> Floats:
         parts: list[Any] = [None] * self.size
@@ -82,7 +82,7 @@ class TorchCommunicator(Communicator):
 class TorchExchange(Exchange):
     """Each neighbour is sent, in one message, the variables it sees; ghosts come back so."""
 
-    def __init__(self, shard: Shard, direct: bool) -> None:
+    def __init__(self, shard: Shard, direct: bool, more: Sequence[int] = ()) -> None:
         super().__init__()
         self.shard, self.direct = shard, direct
         told: list[Any] = [None] * dist.get_world_size()
@@ -100,7 +100,7 @@ class TorchExchange(Exchange):
 
         seen = {b: [owned(told[rank][k], b, r) for r in ranks] for b, k in ghosts.items()}
         self.neighbours: Sequence[int] = [
-            r for r in ranks if len(seen["cameras"][r]) or len(seen["points"][r])
+            r for r in ranks if len(seen["cameras"][r]) or len(seen["points"][r]) or r in more
         ]
         self.ghosts = {b: [len(seen[b][r]) for r in self.neighbours] for b in ghosts}
         self.sent = {

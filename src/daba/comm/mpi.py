@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,9 @@ except ImportError as error:
         f"({error}); install it with: pip install 'daba[mpi]'"
     ) from error
 
+HEARD = 0.2
+"""Seconds in which whatever started the job passes on an error's text before all are ended."""
+
 
 class MpiCommunicator(Communicator):
     """All processes of the job."""
@@ -43,8 +47,8 @@ class MpiCommunicator(Communicator):
     def dealt(self, ranks: np.ndarray) -> None:
         self.devices = np.diff(ranks)
 
-    def exchange(self, shard: Shard) -> Exchange:
-        return NeighbourExchange(self.world, shard)
+    def exchange(self, shard: Shard, neighbours: Sequence[int] = ()) -> Exchange:
+        return NeighbourExchange(self.world, shard, neighbours)
 
     def gather(self, rows: Floats) -> Floats:
         out = np.empty((int(self.devices.sum()), rows.shape[1]))
@@ -85,20 +89,22 @@ class MpiCommunicator(Communicator):
     def abort(self, code: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
+        time.sleep(HEARD)
         self.world.Abort(code)
 
 
 class NeighbourExchange(Exchange):
     """Each neighbour is sent, in one message, the variables it sees; ghosts come back so."""
 
-    def __init__(self, world: Any, shard: Shard) -> None:
+    def __init__(self, world: Any, shard: Shard, neighbours: Sequence[int] = ()) -> None:
         super().__init__()
         self.shard = shard
         first = np.array(world.allgather(shard.first))
         cameras = _owners(shard.ghost_cameras, shard.extent.camera_ptr[first])
         points = _owners(shard.ghost_points, shard.extent.point_ptr[first])
         # an observation across two processes makes a ghost on both: neighbourhood is symmetric
-        self.neighbours = np.unique(np.concatenate([cameras, points])).astype(int).tolist()
+        found = np.unique(np.concatenate([cameras, points, np.asarray(neighbours, np.int64)]))
+        self.neighbours = found.astype(int).tolist()
         self.graph = world.Create_dist_graph_adjacent(self.neighbours, self.neighbours)
         self.ghosts = {
             "cameras": np.array([(cameras == n).sum() for n in self.neighbours], np.int64),

@@ -30,6 +30,12 @@ class Traffic:
     def sent(self) -> int:
         return sum(self.bytes.values())
 
+    def add(self, other: Traffic) -> None:
+        for neighbour, size in other.bytes.items():
+            self.bytes[neighbour] = self.bytes.get(neighbour, 0) + size
+        self.exchanging += other.exchanging
+        self.waiting += other.waiting
+
 
 class Exchange:
     """Sends what neighbours see and receives ghosts; a process on its own has neither."""
@@ -70,8 +76,9 @@ class Communicator:
     def dealt(self, ranks: np.ndarray) -> None:
         """Take note that rank r has the devices ranks[r] : ranks[r+1] from now on."""
 
-    def exchange(self, shard: Shard) -> Exchange:
-        """The exchange of this shard with its neighbours."""
+    def exchange(self, shard: Shard, neighbours: Sequence[int] = ()) -> Exchange:
+        """The exchange of this shard with its neighbours: those whose variables are its ghosts,
+        and others that are named because they have ghosts of its own."""
         return Exchange()
 
     def gather(self, rows: Floats) -> Floats:

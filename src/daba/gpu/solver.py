@@ -18,6 +18,7 @@ from daba.gpu.iteration import Iteration
 from daba.gpu.precision import precision_of
 from daba.kernels.gpu.book import Row, Status
 from daba.options import Options
+from daba.radius import CAREFUL_RADIUS, LARGEST_RADIUS, careful
 from daba.saved import Saved
 from daba.shard import Shard, State
 from daba.surroundings import surroundings
@@ -57,9 +58,10 @@ class GpuSolver:
         if self.accelerated:
             self._surroundings(start)
         book = self.book
+        limit = np.where(careful(shard, options), CAREFUL_RADIUS, LARGEST_RADIUS)
         for row, value in (
-            (Row.ALWAYS, 1.0), (Row.RADIUS, options.first_radius), (Row.SHRINK, 2.0),
-            (Row.LIMIT, 1e10), (Row.S_POINTS, 1.0), (Row.ETA, options.eta),
+            (Row.ALWAYS, 1.0), (Row.RADIUS, np.minimum(options.first_radius, limit)),
+            (Row.SHRINK, 2.0), (Row.LIMIT, limit), (Row.S_POINTS, 1.0), (Row.ETA, options.eta),
         ):  # fmt: skip
             book[row] = value
         self.write_book(book)

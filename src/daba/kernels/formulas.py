@@ -214,14 +214,20 @@ def point_majorizer(theta, w, lam, ex, ey, ez, l, base):
 
 
 @jit
-def majorizer(kind, radius, theta, weight, ux, uy, c, l, base_c, base_l):
-    """P_ij(c | base) + Q_ij(l | base) ≥ F_ij(c, l), with equality at the base (Prop. 1)."""
-    ex, ey, ez, lam, _, _, _, _, _, _, _ = error(base_c, base_l, ux, uy)
-    f_base, w, _ = penalty(kind, radius, weight, ex, ey, ez)
-    a = f_base - 0.5 * w * (ex * ex + ey * ey + ez * ez)
+def majorizer_from(theta, f, w, lam, ex, ey, ez, ux, uy, c, l, base_c, base_l):
+    """P_ij(c | base) + Q_ij(l | base), from F_ij, w, λ and e at the base."""
+    a = f - 0.5 * w * (ex * ex + ey * ey + ez * ez)
     p = camera_majorizer(theta, w, lam, ex, ey, ez, c, base_c, ux, uy)
     q = point_majorizer(theta, w, lam, ex, ey, ez, l, base_l)
     return p + q + a
+
+
+@jit
+def majorizer(kind, radius, theta, weight, ux, uy, c, l, base_c, base_l):
+    """P_ij(c | base) + Q_ij(l | base) ≥ F_ij(c, l), with equality at the base (Prop. 1)."""
+    ex, ey, ez, lam, _, _, _, _, _, _, _ = error(base_c, base_l, ux, uy)
+    f, w, _ = penalty(kind, radius, weight, ex, ey, ez)
+    return majorizer_from(theta, f, w, lam, ex, ey, ez, ux, uy, c, l, base_c, base_l)
 
 
 @jit

@@ -91,6 +91,47 @@ def add_block(typingctx, packed, left, right, p, q, r, s):
     return signature, generate
 
 
+MOMENTS = 72
+"""Numbers of a camera's moments, nine rows of six and two of padding."""
+
+
+@intrinsic
+def add_moments(typingctx, block, record, u, v):
+    """block (9×8, row by row) += ½w (m, e) mᵀ, m = (u, v, 1, s, s², λ, 0, 0), s = u² + v²; e, λ
+    and w are the first five of `record`."""
+    if not all(isinstance(x, types.Array) and x.layout == "C" for x in (block, record)):
+        return None
+    signature = types.void(block, record, types.float64, types.float64)
+
+    def generate(context, builder, signature, args):
+        B, r = (_data(context, builder, signature.args[n], args[n])[1] for n in range(2))
+        mul = lambda x, y: builder.fmul(x, y, flags=_FAST)  # noqa: E731
+        add = lambda x, y: builder.fadd(x, y, flags=_FAST)  # noqa: E731
+
+        def at(base, index, kind):
+            return _at(builder, base, ir.IntType(64)(8 * index), kind)
+
+        ex, ey, ez, lam, w = (builder.load(at(r, n, _DOUBLE), align=8) for n in range(5))
+        u, v = args[2:]
+        s = add(mul(u, u), mul(v, v))
+        m = ir.Constant(_VECTOR, [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+        for lane, value in ((0, u), (1, v), (3, s), (4, mul(s, s)), (5, lam)):
+            m = builder.insert_element(m, value, _INT(lane))
+        half = mul(_DOUBLE(0.5), w)
+        rows = [_splat(builder, m, a) for a in range(6)]
+        for value in (ex, ey, ez):
+            one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), value, _INT(0))
+            rows.append(_splat(builder, one, 0))
+        one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), half, _INT(0))
+        scaled = mul(_splat(builder, one, 0), m)
+        for a, row in enumerate(rows):
+            cell = at(B, 8 * a, _VECTOR)
+            builder.store(add(builder.load(cell, align=8), mul(row, scaled)), cell, align=8)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
 @inline
 def unpack(packed, out):
     """out (9×9) = the packed block."""

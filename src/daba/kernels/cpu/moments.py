@@ -9,137 +9,115 @@ from numba import prange
 
 from daba.kernels.cpu import formulas
 from daba.kernels.cpu.binding import inline, kernel
+from daba.kernels.cpu.block import AHEAD, MOMENTS, add_moments, prefetch
 from daba.kernels.cpu.tasks import sum_tasks
 
 error = formulas.error
 penalty = formulas.penalty
-majorizer = formulas.majorizer
+majorizer_from = formulas.majorizer_from
 
 
 @kernel
-def build_cameras(
-    obs,
-    cameras,
-    points,
-    last_c,
-    last_l,
-    moved,
-    tasks,
-    kind,
-    radius,
-    theta,
-    base,
-    all_M,
-    all_G,
-    all_c,
-):
-    """M, G, c of each camera; returns F, squared pixel error and, if the base has moved, Σ (F_ij −
-    P_ij − Q_ij) at it for the base before, over its inter observations, by device, (S, 3)."""
+def measure(obs, cameras, points, last_c, last_l, moved, kind, radius, theta, records):
+    """records[k] = e (3), λ, w, F_ij, its gap and the squared pixel error of each inter observation
+    at a base, for both its ends to sum.
+
+    If the base has moved, the gap is F_ij − P_ij − Q_ij at it for the base before, which the
+    records still hold.
+    """
+    for k in prange(len(obs.camera)):
+        c = cameras[obs.camera[k]]
+        l = points[obs.point[k]]
+        u = obs.u[k, 0]
+        v = obs.u[k, 1]
+        r = records[k]
+        ex, ey, ez, lam, _, _, _, _, _, _, _ = error(c, l, u, v)
+        f, w, square = penalty(kind, radius, obs.weight[k], ex, ey, ez)
+        gap = 0.0
+        if moved:
+            gap = f - majorizer_from(
+                theta, r[5], r[4], r[3], r[0], r[1], r[2], u, v,
+                c, l, last_c[obs.camera[k]], last_l[obs.point[k]],
+            )  # fmt: skip
+        r[0] = ex
+        r[1] = ey
+        r[2] = ez
+        r[3] = lam
+        r[4] = w
+        r[5] = f
+        r[6] = gap
+        r[7] = square
+
+
+@kernel
+def build_cameras(obs, cameras, tasks, theta, records, base, all_M, all_G, all_c):
+    """M, G, c of each camera; returns F, gap and squared pixel error of its inter observations, by
+    device, (S, 3)."""
     partial = np.zeros((len(tasks.device), 3))
     for t in prange(len(tasks.device)):
-        M = np.empty((6, 6))
-        G = np.empty((3, 6))
-        m = np.empty(6)
+        block = np.empty(MOMENTS)
         f_task = 0.0
+        g_task = 0.0
         s_task = 0.0
-        gap = 0.0
         for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
             base[i] = cameras[i]
-            M[:] = 0.0
-            G[:] = 0.0
+            block[:] = 0.0
             f_sum = 0.0
             for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
                 k = obs.camera_obs[n]
-                j = obs.point[k]
-                u, v = obs.u[k, 0], obs.u[k, 1]
-                ex, ey, ez, lam, _, _, _, _, _, _, s = error(cameras[i], points[j], u, v)
-                f, w, square = penalty(kind, radius, obs.weight[k], ex, ey, ez)
-                f_sum += f
-                s_task += square
-                if moved:
-                    gap += f - majorizer(
-                        kind, radius, theta, obs.weight[k], u, v,
-                        cameras[i], points[j], last_c[i], last_l[j],
-                    )  # fmt: skip
-                m[0] = u
-                m[1] = v
-                m[2] = 1.0
-                m[3] = s
-                m[4] = s * s
-                m[5] = lam
-                for a in range(6):
-                    x = 0.5 * w * m[a]
-                    G[0, a] += x * ex
-                    G[1, a] += x * ey
-                    G[2, a] += x * ez
-                    x /= theta
-                    for b in range(a + 1):
-                        M[a, b] += x * m[b]
+                prefetch(records, obs.camera_obs[min(n + AHEAD, len(obs.camera_obs) - 1)])
+                r = records[k]
+                u = obs.u[k, 0]
+                v = obs.u[k, 1]
+                add_moments(block, r, u, v)
+                f_sum += r[5]
+                g_task += r[6]
+                s_task += r[7]
             for a in range(6):
                 for b in range(a + 1):
-                    all_M[i, a, b] = M[a, b]
-                    all_M[i, b, a] = M[a, b]
-            all_G[i] = G
+                    all_M[i, a, b] = block[8 * a + b] / theta
+                    all_M[i, b, a] = block[8 * a + b] / theta
+                for x in range(3):
+                    all_G[i, x, a] = block[48 + 8 * x + a]
             all_c[i] = theta * f_sum
             f_task += f_sum
         partial[t, 0] = f_task
-        partial[t, 1] = s_task
-        partial[t, 2] = gap
+        partial[t, 1] = g_task
+        partial[t, 2] = s_task
     out = np.zeros((len(tasks.device_ptr) - 1, 3))
     sum_tasks(partial, tasks, out)
     return out
 
 
 @kernel
-def build_points(
-    obs,
-    cameras,
-    points,
-    last_c,
-    last_l,
-    moved,
-    tasks,
-    kind,
-    radius,
-    theta,
-    base,
-    all_A,
-    all_b,
-    all_c,
-):
-    """A, b, c_l of each point; returns F and, if the base has moved, Σ (F_ij − P_ij − Q_ij) at it
-    for the base before, over its inter observations, by device, (S, 2)."""
+def build_points(obs, points, tasks, theta, records, base, all_A, all_b, all_c):
+    """A, b, c_l of each point; returns F and gap of its inter observations, by device, (S, 2)."""
     partial = np.zeros((len(tasks.device), 2))
+    curvature = 0.5 / (1.0 - theta)
     for t in prange(len(tasks.device)):
         f_task = 0.0
-        gap = 0.0
+        g_task = 0.0
         for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
             A = b0 = b1 = b2 = f_sum = 0.0
             for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
-                i = obs.camera[k]
-                u, v = obs.u[k, 0], obs.u[k, 1]
-                ex, ey, ez, lam, _, _, _, _, _, _, _ = error(cameras[i], points[j], u, v)
-                f, w, _ = penalty(kind, radius, obs.weight[k], ex, ey, ez)
-                if moved:
-                    gap += f - majorizer(
-                        kind, radius, theta, obs.weight[k], u, v,
-                        cameras[i], points[j], last_c[i], last_l[j],
-                    )  # fmt: skip
-                A += w * lam * lam
-                x = 0.5 * w * lam
-                b0 += x * ex
-                b1 += x * ey
-                b2 += x * ez
-                f_sum += f
-            base[j] = points[j]
-            all_A[j] = 0.5 * A / (1.0 - theta)
-            all_b[j, 0] = b0
-            all_b[j, 1] = b1
-            all_b[j, 2] = b2
+                r = records[k]
+                x = r[3] * r[4]
+                A += x * r[3]
+                b0 += x * r[0]
+                b1 += x * r[1]
+                b2 += x * r[2]
+                f_sum += r[5]
+                g_task += r[6]
+            for a in range(3):
+                base[j, a] = points[j, a]
+            all_A[j] = A * curvature
+            all_b[j, 0] = 0.5 * b0
+            all_b[j, 1] = 0.5 * b1
+            all_b[j, 2] = 0.5 * b2
             all_c[j] = (1.0 - theta) * f_sum
             f_task += f_sum
         partial[t, 0] = f_task
-        partial[t, 1] = gap
+        partial[t, 1] = g_task
     out = np.zeros((len(tasks.device_ptr) - 1, 2))
     sum_tasks(partial, tasks, out)
     return out

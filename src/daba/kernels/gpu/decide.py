@@ -7,7 +7,7 @@ import triton.language as tl
 from triton import jit
 
 from daba.kernels.gpu.book import Row, Status
-from daba.kernels.gpu.exact import double
+from daba.kernels.gpu.exact import bits, double
 from daba.kernels.gpu.pcg import total
 
 STATUS = tl.constexpr(int(Row.STATUS))
@@ -49,10 +49,8 @@ RESTART = tl.constexpr(int(Status.RESTART))
 
 SMALLEST_RADIUS = tl.constexpr(1e-32)
 LARGEST_RADIUS = tl.constexpr(1e10)
-CAREFUL_RADIUS = tl.constexpr(1e4)
-RISE = tl.constexpr(0.02)
-RELAXATION = tl.constexpr(1.01)
-"""As in `levenberg.py`."""
+RELAXATION = tl.constexpr(bits(1.003))
+"""As in `radius.py`."""
 
 
 @jit
@@ -223,7 +221,7 @@ def finish(
     book, S, ACCELERATED: tl.constexpr, REFINED: tl.constexpr, THETA: tl.constexpr,
     XI: tl.constexpr, GROWTH: tl.constexpr, SP: tl.constexpr,
 ):  # fmt: skip
-    """Book the iteration: F^α = E^α + ΔE^α, the careful radius, F̄^α ← (1 − η) F̄^α + η F^α.
+    """Book the iteration: F^α = E^α + ΔE^α, the limit of the radius, F̄^α ← (1 − η) F̄^α + η F^α.
 
     SUM holds, of the inter observations: F, squared pixel error, F by point, and slack by camera
     and by point; with refinement also F and squared pixel error of the intra observations, the
@@ -247,15 +245,10 @@ def finish(
         change += tl.load(book + S * (SUM + 8) + d, mask=there, other=0.0)
         change += tl.load(book + S * (SUM + 9) + d, mask=there, other=0.0)
     if ACCELERATED:
-        before = tl.load(book + S * F + d, mask=there, other=0.0)
         f = tl.load(book + S * E + d, mask=there, other=0.0) + change
-        if not REFINED:
-            limit = tl.load(book + S * LIMIT + d, mask=there, other=1.0)
-            relaxed = tl.minimum(limit * RELAXATION, LARGEST_RADIUS)
-            limit = tl.where(f > before * (1.0 + RISE), CAREFUL_RADIUS, relaxed)
-            radius = tl.load(book + S * RADIUS + d, mask=there, other=1.0)
-            tl.store(book + S * LIMIT + d, limit, mask=there)
-            tl.store(book + S * RADIUS + d, tl.minimum(radius, limit), mask=there)
+        limit = tl.load(book + S * LIMIT + d, mask=there, other=1.0)
+        limit = tl.minimum(limit * double(RELAXATION), LARGEST_RADIUS)
+        tl.store(book + S * LIMIT + d, limit, mask=there)
         eta = tl.load(book + S * ETA)
         level = tl.load(book + S * F_BAR + d, mask=there, other=0.0)
         tl.debug_barrier()

@@ -1,0 +1,27 @@
+"""Consensus methods that DABA is compared with: ADMM on cameras, Douglas–Rachford on points."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from daba.baselines.consensus import Consensus
+    from daba.comm.serial import Communicator
+    from daba.options import Options
+    from daba.shard import Shard
+    from daba.solver import Solver
+
+
+def make_solver(shard: Shard, options: Options, comm: Communicator) -> Solver | Consensus:
+    """The solver of the method asked for; on one device there is nothing to agree on."""
+    if options.method == "admm" and not options.centralized:
+        from daba.baselines.admm import Admm
+
+        return Admm(shard, options, comm)
+    if options.method == "dr" and not options.centralized:
+        from daba.baselines.douglas_rachford import DouglasRachford
+
+        return DouglasRachford(shard, options, comm)
+    from daba.solver import Solver
+
+    return Solver(shard, options, comm)

@@ -1,0 +1,47 @@
+"""Consensus ADMM on cameras (Zhang et al. 2017): points are split, cameras are copied.
+
+    x^α ← argmin F^α(x) + ½κ|c − (z − u^α)|²_K
+    v^α = a c^α + (1 − a) z + u^α,   z ← mean of v^α over copies,   u^α ← v^α − z
+
+c^α are device α's copies, u^α their scaled duals and a the relaxation.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daba.baselines.consensus import Consensus
+from daba.comm.serial import Communicator
+from daba.kernels.cpu.objective import REACH
+from daba.kernels.cpu.types import Floats
+from daba.options import Options
+from daba.shard import Shard
+
+
+class Admm(Consensus):
+    """Points where they are; a copy of each camera on every device that it sees a point of."""
+
+    block = "cameras"
+
+    def __init__(self, shard: Shard, options: Options, comm: Communicator | None = None) -> None:
+        super().__init__(shard, options, comm)
+        self.memory = np.zeros_like(self.local)
+
+    def penalty(self) -> float:
+        return 0.01
+
+    def iterate(self) -> None:
+        z, a = self.z, self.options.relaxation
+        self.minimize(z - self.memory)
+        v = a * self.local + (1.0 - a) * z + self.memory
+        self.memory = self.tethered((v - self.agree(v)) * self.copies.shared[:, None])
+        self.publish()
+
+    def tethered(self, u: Floats) -> Floats:
+        """u shortened where it turns, moves or zooms a camera by more than one step may. F is not
+        convex: copies in different minima would drive their duals apart without end."""
+        turn = np.linalg.norm(u[:, :9], axis=1) / np.sqrt(2.0)  # |R − R̂| is √2 times the angle
+        move = np.linalg.norm(u[:, 9:12], axis=1) / self.levenberg.camera_reach
+        zoom = np.abs(u[:, 12] / self.local[:, 12])
+        excess = np.maximum(np.maximum(turn, zoom) / REACH, move)
+        return u / np.maximum(excess, 1.0)[:, None]

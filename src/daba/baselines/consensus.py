@@ -1,0 +1,196 @@
+"""What ADMM and Douglas–Rachford have in common: rounds of local solves and of averages."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daba.baselines.copies import KEPT, Block, make_copies, of
+from daba.baselines.prior import CameraPrior, PointPrior, Prior
+from daba.comm.serial import Communicator
+from daba.kernels.cpu import refine
+from daba.kernels.cpu.types import Floats
+from daba.levenberg import Levenberg
+from daba.options import Options
+from daba.shard import Shard, State
+
+ENOUGH = 0.3
+"""A device's local solve ends when a step lowers E^α by less than this share. To go on would cost
+more than the next round, and far from the solution devices would run away from each other."""
+FOLLOWING_STEPS = 2
+"""Steps of each variable that is not copied, in a round, to follow those that are."""
+
+
+class Consensus:
+    """min Σ_α F^α(x^α) so that all copies of a variable agree: x^α = z.
+
+    F^α are the observations of device α's points, or of its cameras. `x` is what a user would get:
+    the mean z of each copied variable, and of the others what is best for z. `y` are the copies.
+    """
+
+    block: Block
+    """What is copied."""
+    memory: Floats
+    """What each copy remembers from one round to the next."""
+
+    def __init__(self, shard: Shard, options: Options, comm: Communicator | None = None) -> None:
+        self.options, self.comm = options, comm or Communicator()
+        self.shard = shard.without_observations()  # the copies have them, in an order of their own
+        self.all = np.ones(shard.num_devices, dtype=bool)
+        self.exchange = self.comm.exchange(self.shard)
+        self.x = shard.state()
+        self.exchange.update(self.x, "both")
+        self.copies = make_copies(shard, self.x, self.block, self.comm, self.exchange)
+        self.levenberg = Levenberg(self.copies.shard, options, self.comm)
+        self.y = self.copies.state(self.x)
+        self.prior = self._prior()
+        self.restarts = self.pcg_iterations = self.retries = 0
+        self.moved = True
+        self.inter = np.zeros((shard.num_devices, 2))  # every observation is intra
+        self.evaluate()
+
+    @property
+    def linear_solver(self) -> str:
+        """What solves the reduced camera system."""
+        return type(self.levenberg.linear).__name__.lower()
+
+    def _prior(self) -> Prior:
+        kind = CameraPrior if self.block == "cameras" else PointPrior
+        self.levenberg.prepare(self.y)
+        K = kind.metric(self.levenberg.system, self.options.metric)
+        mean = self.copies.mean(K, once=True)
+        width = mean.shape[1]
+        told = State(np.zeros((len(self.x.cameras), width)), np.zeros((len(self.x.points), width)))
+        of(told, self.block)[: len(mean)] = mean
+        self.exchange.constants(*told)
+        K = of(told, self.block)[self.copies.source] * self.copies.shared[:, None]
+        penalty = self.options.penalty
+        return kind(self.copies.shard, K, self.z, self.penalty() if penalty is None else penalty)
+
+    def penalty(self) -> float:
+        """κ, where the options do not say."""
+        raise NotImplementedError
+
+    @property
+    def z(self) -> Floats:
+        """The mean, beside each copy of it."""
+        return of(self.x, self.block)[self.copies.source]
+
+    @property
+    def local(self) -> Floats:
+        """The copies."""
+        return of(self.y, self.block)
+
+    def iterate(self) -> None:
+        """One round: a local solve on every device, and one average."""
+        raise NotImplementedError
+
+    def minimize(self, target: Floats) -> None:
+        """x^α ← argmin F^α(x) + ½κ|x − target|²_K, by up to `inner_steps` accepted steps."""
+        self.prior.target = target
+        y, active, steps = self.y, self.all.copy(), 0
+        intra = self.levenberg.objective(y, self.all)
+        E = intra[:, 0] + self.prior.value(y, self.all)
+        self.pcg_iterations = self.retries = 0
+        self.moved = False
+        while active.any() and steps < self.options.inner_steps:
+            step = self.levenberg.step(y, intra, self.prior, active)
+            y, intra, before = step.x, step.intra, E
+            E = intra[:, 0] + self.prior.value(y, self.all)
+            active &= step.moved & (before - E > ENOUGH * before)
+            self.moved |= bool(step.moved.any())
+            self.pcg_iterations += step.pcg_iterations
+            self.retries += step.retries
+            steps += 1
+        self.levenberg.prepare(y)  # here begins the next round
+        self.y = y
+
+    def agree(self, values: Floats) -> Floats:
+        """z ← the mean of `values` over copies, its rotations projected to SO(3). Returns z."""
+        alone = ~self.copies.shared[:, None]
+        mean = self.copies.mean(np.where(alone, self.local, values))
+        x = self.x.copy()
+        seen = np.flatnonzero(self.copies.siblings)
+        of(x, self.block)[seen] = mean[seen]
+        if self.block == "cameras":
+            x.cameras[seen, :9] = _rotations(mean[seen, :9])
+        self.exchange.update(x, self.block)
+        self.exchange.traffic.add(self.copies.up.take_traffic())
+        self.moved |= not np.array_equal(of(x, self.block), of(self.x, self.block))
+        self.x = x
+        return self.z
+
+    def publish(self) -> None:
+        """Complete x: what is not copied follows z, each variable by a few steps of its own that
+        lower F from where it was published last. The method itself never looks at it."""
+        loss, shard = self.options.loss, self.copies.shard
+        x = self.copies.state(self.x)
+        ends = (shard.inter, shard.intra, *x)  # all variables are at the "boundary"
+        for _ in range(FOLLOWING_STEPS):
+            if self.block == "cameras":
+                refine.refine_points(*ends, shard.devices.point_tasks, loss.kind, loss.radius)
+            else:
+                refine.refine_cameras(*ends, shard.devices.camera_tasks, loss.kind, loss.radius)
+        kept = KEPT[self.block]
+        of(self.x, kept)[: len(of(x, kept))] = of(x, kept)
+        self.evaluate()
+
+    def evaluate(self) -> None:
+        """F(x) of each device's observations."""
+        self.intra = self.levenberg.objective(self.copies.state(self.x), self.all)
+
+    @property
+    def objective(self) -> float:
+        """F(x), of all devices; every process must ask at the same time."""
+        return float(self.comm.gather(self.intra)[:, 0].sum())
+
+    def gradient_norm(self) -> float:
+        """Largest entry of the gradient of F at x."""
+        self.levenberg.prepare(self.copies.state(self.x))
+        system = self.levenberg.system
+        g = State(system.g_c, system.g_l)
+        copied = self.copies.mean(of(g, self.block), once=True)
+        copied *= self.copies.siblings[:, None]  # of all copies of a variable together
+        here = max(np.abs(a).max(initial=0.0) for a in (copied, of(g, KEPT[self.block])))
+        return float(self.comm.gather(np.full((len(self.all), 1), here)).max())
+
+    def check(self) -> None:
+        """Nothing is guaranteed of a single round."""
+
+    def device_states(self) -> dict[int, dict[str, np.ndarray]]:
+        """Everything that the next round depends on, by device; for checkpoints."""
+        x, y = self.shard.by_device(self.x), self.copies.shard.by_device(self.y)
+        memory = self.copies.by_device(self.memory)
+        return {
+            device: {
+                "cameras": x[device].cameras,
+                "points": x[device].points,
+                "copied_cameras": y[device].cameras,
+                "copied_points": y[device].points,
+                "memory": memory[a],
+                "radius": self.levenberg.radius[a : a + 1],
+                "shrink": self.levenberg.shrink[a : a + 1],
+            }
+            for a, device in enumerate(x)
+        }
+
+    def put_back(self, states: dict[int, dict[str, np.ndarray]]) -> None:
+        """The reverse; neighbours tell their ghosts."""
+        x, y = self.shard.by_device(self.x), self.copies.shard.by_device(self.y)
+        memory = self.copies.by_device(self.memory)
+        for a, (device, found) in enumerate(states.items()):
+            x[device].cameras[:], x[device].points[:] = found["cameras"], found["points"]
+            y[device].cameras[:] = found["copied_cameras"]
+            y[device].points[:] = found["copied_points"]
+            memory[a][:] = found["memory"]
+            self.levenberg.radius[a] = found["radius"][0]
+            self.levenberg.shrink[a] = found["shrink"][0]
+        self.exchange.update(self.x, "both")
+        self.levenberg.prepare(self.y)
+        self.evaluate()
+
+
+def _rotations(M: Floats) -> Floats:
+    """The rotation nearest to each of M (n, 9)."""
+    A, _, B = np.linalg.svd(M.reshape(-1, 3, 3))
+    A[:, :, 2] *= np.linalg.det(A @ B)[:, None]
+    return np.asarray((A @ B).reshape(-1, 9))

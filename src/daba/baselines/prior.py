@@ -1,0 +1,99 @@
+"""½κ (x − x̂)ᵀK(x − x̂): what draws a device's copies to their targets x̂.
+
+K is block-diagonal and constant: the Gauss–Newton matrix of what the devices see of a variable,
+at the start, in the mean over its copies. So the penalty κ is a number without units; at κ = 1 a
+copy is held by its target about as hard as by its observations.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daba.kernels.cpu.types import Bools, Floats, System
+from daba.shard import Shard, State
+from daba.surrogate import NoSurrogate
+
+UNIT = np.array([1.0, 0.0, 0.0, 1.0, 0.0, 1.0])
+"""The unit matrix, as its upper triangle."""
+ROUND = 0.03
+"""How much of a point's mean eigenvalue goes into its metric."""
+
+
+class Prior(NoSurrogate):
+    """Of the copies of all devices here; it stands where DABA has a surrogate."""
+
+    def __init__(self, shard: Shard, K: Floats, target: Floats, penalty: float) -> None:
+        super().__init__(shard)
+        self.shard, self.K, self.target, self.penalty = shard, K, target, penalty
+
+    @staticmethod
+    def metric(system: System, kind: str) -> Floats:
+        """K of each copy, from its device's own Gauss–Newton matrix."""
+        raise NotImplementedError
+
+
+class CameraPrior(Prior):
+    """½κ Σ K_a (c − ĉ)_a² over the 15 numbers (R, t, d) of a camera: |R − R̂|² is the chordal
+    distance, and R̂ need not be a rotation."""
+
+    @staticmethod
+    def metric(system: System, kind: str) -> Floats:
+        """One number for R, one for t and one for each of d; a turn by ω makes |R − R̂|² = 2|ω|²."""
+        diagonal = np.einsum("iaa->ia", system.U)
+        K = np.empty((len(diagonal), 15))
+        K[:, :9] = 0.5 * diagonal[:, :3].mean(axis=1, keepdims=True)
+        K[:, 9:12] = diagonal[:, 3:6].mean(axis=1, keepdims=True)
+        K[:, 12:] = diagonal[:, 6:]
+        return K
+
+    def value(self, x: State, active: Bools) -> Floats:
+        terms = (self.K * np.square(x.cameras - self.target)).sum(axis=1)
+        return 0.5 * self.penalty * _sum_by(terms, self.shard.devices.camera_ptr)
+
+    def add_to(self, system: System, x: State) -> None:
+        """½|R − R̂|² has the gradient Σ R̂ₐ × Rₐ (over columns) along ω, and the curvature 2."""
+        K = self.penalty * self.K
+        R, target = (c[:, :9].reshape(-1, 3, 3) for c in (x.cameras, self.target))
+        system.g_c[:, :3] += K[:, :1] * np.cross(target, R, axis=1).sum(axis=2)
+        system.g_c[:, 3:] += K[:, 9:] * (x.cameras - self.target)[:, 9:]
+        a = np.arange(9)
+        system.U[:, a, a] += np.hstack([np.repeat(2.0 * K[:, :1], 3, axis=1), K[:, 9:]])
+
+
+class PointPrior(Prior):
+    """½κ (l − l̂)ᵀK(l − l̂), K a 3×3 matrix per point, as its upper triangle (P, 6)."""
+
+    @staticmethod
+    def metric(system: System, kind: str) -> Floats:
+        """V, in which depth is uncertain, with some of its mean eigenvalue, because along a ray
+        nothing else may hold a copy; or only this eigenvalue."""
+        share = ROUND if kind == "matrix" else 1.0
+        mean = system.V[:, [0, 3, 5]].mean(axis=1, keepdims=True)
+        return (1.0 - share) * system.V + share * mean * UNIT
+
+    def value(self, x: State, active: Bools) -> Floats:
+        off = x.points - self.target
+        terms = (off * _times(self.K, off)).sum(axis=1)
+        return 0.5 * self.penalty * _sum_by(terms, self.shard.devices.point_ptr)
+
+    def add_to(self, system: System, x: State) -> None:
+        system.V[:] += self.penalty * self.K
+        system.g_l[:] += self.penalty * _times(self.K, x.points - self.target)
+
+
+def _times(K: Floats, v: Floats) -> Floats:
+    """K v for matrices given by their upper triangles."""
+    x, y, z = v.T
+    return np.stack(
+        [
+            K[:, 0] * x + K[:, 1] * y + K[:, 2] * z,
+            K[:, 1] * x + K[:, 3] * y + K[:, 4] * z,
+            K[:, 2] * x + K[:, 4] * y + K[:, 5] * z,
+        ],
+        axis=1,
+    )
+
+
+def _sum_by(values: Floats, ptr: np.ndarray) -> Floats:
+    """Sum of each device's values."""
+    return np.array([values[lo:hi].sum() for lo, hi in zip(ptr[:-1], ptr[1:], strict=True)])

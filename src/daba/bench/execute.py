@@ -1,0 +1,97 @@
+"""Running one case."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from daba.bench.cases import FOOTPRINT, RADIUS, Case
+from daba.bench.machine import machine
+from daba.bench.methods import METHODS
+from daba.bench.problems import Source
+from daba.bench.results import COLUMNS
+from daba.partition import Partition, make_partition
+from daba.problem import Problem
+
+
+class Bench:
+    """Holds the problem at hand, and its partitions: all methods get the same."""
+
+    def __init__(self) -> None:
+        self.source: Source | None = None
+
+    def take(self, source: Source) -> Problem:
+        if self.source != source:
+            from daba.io import load
+
+            self.problem, self.source = load(source.path), source
+            self.partitions: dict[int, Partition] = {}
+        return self.problem
+
+    def partition(self, devices: int) -> Partition:
+        if devices not in self.partitions:
+            self.partitions[devices] = make_partition(self.problem, devices)
+        return self.partitions[devices]
+
+    def run(self, case: Case) -> dict[str, Any]:
+        """What is written of a case: sizes, the machine, and what the method has to tell."""
+        problem = self.take(case.source)
+        began = time.perf_counter()
+        told = {
+            "sizes": {
+                "cameras": problem.num_cameras,
+                "points": problem.num_points,
+                "observations": problem.num_observations,
+            },
+            "machine": machine(),
+            **self._run(case, problem),
+        }
+        return told | {"took": time.perf_counter() - began}
+
+    def _run(self, case: Case, problem: Problem) -> dict[str, Any]:
+        if case.method == "ceres":
+            from daba.bench.ceres import run_ceres
+
+            return run_ceres(case, problem)
+        if case.method == "pycolmap":
+            from daba.bench.colmap import run_colmap
+
+            return run_colmap(case, problem)
+        if case.method == FOOTPRINT:
+            from daba.bench.footprint import footprint
+
+            return {"footprint": footprint(problem, self.partition(case.devices))}
+        return self.solve(case, problem)
+
+    def solve(self, case: Case, problem: Problem) -> dict[str, Any]:
+        """With no tolerance, so that every method makes all its iterations; the partition is made
+        before the clock starts, and kernels are compiled before, too."""
+        from daba.interrupt import REASONS
+        from daba.losses import make_loss
+        from daba.run import solve
+
+        options = METHODS[case.method].options
+        partition = None if case.devices == 1 else self.partition(case.devices)
+        result = solve(
+            problem,
+            partition=partition,
+            loss=make_loss(case.loss, RADIUS),
+            iterations=case.iterations,
+            threads=case.threads,
+            max_seconds=case.max_seconds,
+            function_tolerance=0.0,
+            **options,
+        )
+        if result.reason in REASONS.values():
+            raise KeyboardInterrupt  # what was reached is not what was asked for
+        history: dict[str, Any] = {
+            name: [getattr(row, name) for row in result.history] for name in COLUMNS
+        }
+        return {
+            "histories": [{"name": result.linear_solver} | history],
+            "reason": result.reason,
+            "inter_share": result.inter_share,
+            "pixels": result.pixel_error.rms,
+            "median_pixels": result.pixel_error.median,
+            "start_pixels": result.start_pixel_error.rms,
+        }

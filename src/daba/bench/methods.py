@@ -1,0 +1,64 @@
+"""The methods that are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Method:
+    """One column of the tables."""
+
+    label: str
+    about: str
+    options: dict[str, Any] = field(default_factory=dict)
+    """For `daba.solve`; others have programs of their own."""
+    centralized: bool = False
+    cost: float = 1.0
+    """Of a run, roughly, relative to DABA: only the time left is told by it."""
+    rounds: int = 1
+    """Exchanges with neighbours in an iteration."""
+
+
+METHODS = {
+    "daba": Method("DABA", "as in the paper, no refinement", {"method": "daba", "refine": "none"}),
+    "daba-points": Method(
+        "DABA points",
+        "DABA, and the boundary's points refined",
+        {"method": "daba", "refine": "points"},
+        cost=1.3,
+        rounds=2,
+    ),
+    "daba-sweep": Method(
+        "DABA sweep",
+        "DABA, and the boundary refined by sweeps",
+        {"method": "daba", "refine": "sweep"},
+        cost=1.6,
+        rounds=4,
+    ),
+    "duba": Method(
+        "DUBA", "DABA without acceleration and restart", {"method": "duba", "refine": "none"}
+    ),
+    "admm": Method("ADMM", "consensus on cameras", {"method": "admm"}, cost=6.0, rounds=2),
+    "dr": Method(
+        "DR", "Douglas–Rachford, consensus on points", {"method": "dr"}, cost=6.0, rounds=2
+    ),
+    "lm": Method(
+        "LM", "our Levenberg–Marquardt on one device", {"method": "lm"}, centralized=True, cost=4.0
+    ),
+    "ceres": Method(
+        "Ceres", "the best of its linear solvers, on one device", centralized=True, cost=60.0
+    ),
+    "pycolmap": Method(
+        "pycolmap", "COLMAP's bundle adjustment of standard pixel errors", centralized=True,
+        cost=20.0,
+    ),
+}  # fmt: skip
+
+DECENTRALIZED = tuple(name for name, method in METHODS.items() if not method.centralized)
+CENTRALIZED = tuple(name for name, method in METHODS.items() if method.centralized)
+PAPER = ("dr", "admm", "daba")
+"""Those of the paper's tables, in their order."""
+REFERENCES = ("ceres", "lm")
+"""Which run F_ref is taken from: the first that is there."""

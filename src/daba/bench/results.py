@@ -1,0 +1,172 @@
+"""Result files: one per case, written whole, and what a run in one of them did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daba.bench.cases import FOOTPRINT, Case
+from daba.io.files import open_output, writing_folder
+
+COLUMNS = ("iteration", "seconds", "mean_objective", "restarts")
+"""What is kept of each iteration."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The result of one case."""
+
+    case: dict[str, Any]
+    data: dict[str, Any]
+
+    @property
+    def problem(self) -> str:
+        return str(self.case["problem"])
+
+    @property
+    def method(self) -> str:
+        return str(self.case["method"])
+
+    @property
+    def devices(self) -> int:
+        return int(self.case["devices"])
+
+    @property
+    def loss(self) -> str:
+        return str(self.case["loss"])
+
+    @property
+    def done(self) -> bool:
+        return "error" not in self.data
+
+    @property
+    def error(self) -> str:
+        return str(self.data.get("error", ""))
+
+    @cached_property
+    def curves(self) -> list[Curve]:
+        """F / K over iterations and seconds: one, or one of each configuration tried."""
+        return [Curve.of(history) for history in self.data.get("histories", [])]
+
+    @property
+    def start(self) -> float:
+        return float(self.curves[0].values[0])
+
+    @property
+    def final(self) -> float:
+        """F / K reached: at the end, and of several configurations the lowest."""
+        return min(float(curve.values[-1]) for curve in self.curves)
+
+    @property
+    def made(self) -> int:
+        return int(max(curve.iterations[-1] for curve in self.curves))
+
+    @property
+    def seconds(self) -> float:
+        return min(float(curve.seconds[-1]) for curve in self.curves)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """How one solve went."""
+
+    name: str
+    iterations: np.ndarray
+    seconds: np.ndarray
+    values: np.ndarray
+    """F / K."""
+    restarts: np.ndarray
+
+    @staticmethod
+    def of(history: dict[str, Any]) -> Curve:
+        arrays = [np.asarray(history[name], float) for name in COLUMNS]
+        return Curve(str(history.get("name", "")), *arrays)
+
+
+class Results:
+    """The runs of a list of cases that have a result, found by what they are."""
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        self.all = list(runs)
+        self.runs = [run for run in self.all if run.method != FOOTPRINT]
+        self._by = {(r.problem, r.method, r.devices, r.loss): r for r in self.all}
+
+    def get(self, problem: str, method: str, devices: int, loss: str) -> Run | None:
+        """The run, if it has ended well."""
+        run = self._by.get((problem, method, devices, loss))
+        return run if run is not None and run.done else None
+
+    def footprint(self, problem: str, devices: int) -> dict[str, Any] | None:
+        run = self.get(problem, FOOTPRINT, devices, "")
+        return None if run is None else dict(run.data["footprint"])
+
+    def names(self, what: str) -> list[Any]:
+        """The problems, methods, devices or losses that occur, in the order of the cases."""
+        return list(dict.fromkeys(getattr(run, what) for run in self.runs))
+
+    @property
+    def problems(self) -> list[str]:
+        return self.names("problem")
+
+    def label(self, problem: str) -> str:
+        """Its collection and cameras, as in ladybug-49, where that is enough to know it by."""
+        same = [p for p in self.problems if _short(p) == _short(problem)]
+        return _short(problem) if len(same) == 1 else problem
+
+    @property
+    def losses(self) -> list[str]:
+        return self.names("loss")
+
+    @property
+    def devices(self) -> list[int]:
+        return sorted(d for d in self.names("devices") if d > 1)
+
+    @property
+    def failed(self) -> list[Run]:
+        return [run for run in self.all if not run.done]
+
+    def sizes(self, problem: str) -> dict[str, Any]:
+        """Cameras, points and observations."""
+        for run in self.all:
+            if run.problem == problem and "sizes" in run.data:
+                return dict(run.data["sizes"])
+        return {}
+
+
+def _short(problem: str) -> str:
+    words = problem.split("-")
+    return "-".join(words[:2]) if len(words) > 2 and words[1].isdigit() else problem
+
+
+class Folder:
+    """Where results are kept."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self, case: Case) -> Run | None:
+        """The result of a case; None if there is none that can be read."""
+        try:
+            data = json.loads((self.path / case.file).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        settings = case.settings()
+        return Run(settings, data) if data.get("case") == settings else None
+
+    def write(self, case: Case, data: dict[str, Any]) -> Run:
+        path = self.path / case.file
+        with writing_folder(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with open_output(path) as out:
+            whole = {"case": case.settings(), **data}
+            out.write((json.dumps(whole, separators=(",", ":")) + "\n").encode())
+        return Run(case.settings(), data)
+
+    def results(self, cases: Iterable[Case]) -> Results:
+        return Results(run for case in cases if (run := self.read(case)) is not None)
