@@ -227,9 +227,13 @@ def test_a_device_with_a_badly_observed_camera_is_careful_and_relaxes_slowly() -
     paper = Options(devices=3, refine="none", lm_radius=1e8)
     levenberg = Levenberg(shard, paper)
     np.testing.assert_array_equal(levenberg.radius, [1e8, 1e8, 1e4])
+    F = np.array([10.0, 10.0, 10.0])
     for _ in range(100):
-        levenberg.relax()
+        levenberg.judge(F, F)
     np.testing.assert_allclose(levenberg.limit, [1e10, 1e10, 1e4 * 1.003**100])
+    levenberg.judge(F, np.array([10.1, 10.3, 9.0]))  # rises a little, rises by 3 %, falls
+    np.testing.assert_allclose(levenberg.limit, [1e10, 1e4, 1e4 * 1.003**101])
+    np.testing.assert_array_equal(levenberg.radius, [1e8, 1e4, 1e4])
     others: tuple[dict[str, Any], ...] = ({"refine": "sweep"}, {"method": "duba"})
     for other in others:  # nothing runs away there
         assert (Levenberg(shard, replace(paper, **other)).limit == 1e10).all()

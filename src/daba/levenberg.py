@@ -12,7 +12,14 @@ from daba.kernels.cpu import schur, state
 from daba.kernels.cpu.types import Bools, Floats, System
 from daba.linear import make_linear_solver
 from daba.options import Options
-from daba.radius import CAREFUL_RADIUS, LARGEST_RADIUS, RELAXATION, SMALLEST_RADIUS, careful
+from daba.radius import (
+    CAREFUL_RADIUS,
+    LARGEST_RADIUS,
+    RELAXATION,
+    RISE,
+    SMALLEST_RADIUS,
+    careful,
+)
 from daba.shard import Shard, State
 from daba.surrogate import Surrogate
 
@@ -159,6 +166,9 @@ class Levenberg:
         )
         self.shrink = np.where(good, 2.0, np.where(failed, 2.0 * self.shrink, self.shrink))
 
-    def relax(self) -> None:
-        """Let careful devices go a little further from now on."""
-        self.limit = np.minimum(self.limit * RELAXATION, LARGEST_RADIUS)
+    def judge(self, before: Floats, after: Floats) -> None:
+        """Be careful on devices whose F^α has just risen by more than RISE; others relax."""
+        risen = after > before + RISE * np.abs(before)
+        relaxed = np.minimum(self.limit * RELAXATION, LARGEST_RADIUS)
+        self.limit = np.where(risen, CAREFUL_RADIUS, relaxed)
+        self.radius = np.minimum(self.radius, self.limit)

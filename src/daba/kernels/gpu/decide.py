@@ -49,6 +49,8 @@ RESTART = tl.constexpr(int(Status.RESTART))
 
 SMALLEST_RADIUS = tl.constexpr(1e-32)
 LARGEST_RADIUS = tl.constexpr(1e10)
+CAREFUL_RADIUS = tl.constexpr(1e4)
+RISE = tl.constexpr(bits(0.02))
 RELAXATION = tl.constexpr(bits(1.003))
 """As in `radius.py`."""
 
@@ -245,10 +247,16 @@ def finish(
         change += tl.load(book + S * (SUM + 8) + d, mask=there, other=0.0)
         change += tl.load(book + S * (SUM + 9) + d, mask=there, other=0.0)
     if ACCELERATED:
+        before = tl.load(book + S * F + d, mask=there, other=0.0)
         f = tl.load(book + S * E + d, mask=there, other=0.0) + change
-        limit = tl.load(book + S * LIMIT + d, mask=there, other=1.0)
-        limit = tl.minimum(limit * double(RELAXATION), LARGEST_RADIUS)
-        tl.store(book + S * LIMIT + d, limit, mask=there)
+        if not REFINED:
+            limit = tl.load(book + S * LIMIT + d, mask=there, other=1.0)
+            relaxed = tl.minimum(limit * double(RELAXATION), LARGEST_RADIUS)
+            risen = f > before + double(RISE) * tl.abs(before)
+            limit = tl.where(risen, CAREFUL_RADIUS, relaxed)
+            radius = tl.load(book + S * RADIUS + d, mask=there, other=1.0)
+            tl.store(book + S * LIMIT + d, limit, mask=there)
+            tl.store(book + S * RADIUS + d, tl.minimum(radius, limit), mask=there)
         eta = tl.load(book + S * ETA)
         level = tl.load(book + S * F_BAR + d, mask=there, other=0.0)
         tl.debug_barrier()
