@@ -167,8 +167,9 @@ class Levenberg:
         self.shrink = np.where(good, 2.0, np.where(failed, 2.0 * self.shrink, self.shrink))
 
     def judge(self, before: Floats, after: Floats) -> None:
-        """Be careful on devices whose F^α has just risen by more than RISE; others relax."""
-        risen = after > before + RISE * np.abs(before)
+        """Be careful on devices whose F^α has just risen by more than RISE, or is negative and has
+        not fallen by as much; others relax."""
+        risen = after > (1.0 + RISE) * before
         relaxed = np.minimum(self.limit * RELAXATION, LARGEST_RADIUS)
         self.limit = np.where(risen, CAREFUL_RADIUS, relaxed)
         self.radius = np.minimum(self.radius, self.limit)

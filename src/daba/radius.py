@@ -9,12 +9,13 @@ from daba.options import Options
 from daba.shard import Shard
 
 SMALLEST_RADIUS, LARGEST_RADIUS = 1e-32, 1e10
-CAREFUL_RADIUS, RISE, RELAXATION, FEW = 1e4, 0.02, 1.003, 200
+CAREFUL_RADIUS, RISE, RELAXATION, FEW = 7e3, 0.02, 1.003, 300
 """In the paper's method a step is judged twice: by E^α at once, and by F^α when the neighbours have
 moved, too. The first sets the radius, the second its limit: E^α follows its model well even where
 momentum carries a camera away, and the radius would grow without end, and F with it. A device is
-careful once its F^α has risen by more than RISE, and from the start if it has a camera of fewer
-than FEW observations; it relaxes slowly. Refinement does without: what it moves is judged by F."""
+careful once its F^α has risen by more than RISE, as long as it is negative (only the sum of all F^α
+is F), and from the start if it has a camera of fewer than FEW observations; it relaxes slowly.
+Refinement does without: what it moves is judged by F."""
 
 
 def careful(shard: Shard, options: Options) -> Bools:

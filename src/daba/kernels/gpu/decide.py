@@ -49,7 +49,7 @@ RESTART = tl.constexpr(int(Status.RESTART))
 
 SMALLEST_RADIUS = tl.constexpr(1e-32)
 LARGEST_RADIUS = tl.constexpr(1e10)
-CAREFUL_RADIUS = tl.constexpr(1e4)
+CAREFUL_RADIUS = tl.constexpr(7e3)
 RISE = tl.constexpr(bits(0.02))
 RELAXATION = tl.constexpr(bits(1.003))
 """As in `radius.py`."""
@@ -252,7 +252,7 @@ def finish(
         if not REFINED:
             limit = tl.load(book + S * LIMIT + d, mask=there, other=1.0)
             relaxed = tl.minimum(limit * double(RELAXATION), LARGEST_RADIUS)
-            risen = f > before + double(RISE) * tl.abs(before)
+            risen = f > before * (1.0 + double(RISE))
             limit = tl.where(risen, CAREFUL_RADIUS, relaxed)
             radius = tl.load(book + S * RADIUS + d, mask=there, other=1.0)
             tl.store(book + S * LIMIT + d, limit, mask=there)
