@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from daba.comm import Communicator
 
 SMALLEST_RADIUS, LARGEST_RADIUS = 1e-32, 1e10
-CAREFUL_RADIUS, RELAXATION, FEW = 1e4, 1.003, 200
-"""In the paper's method E^α follows its model well even where momentum carries a badly observed
-camera away: the radius would grow without end, and F with it. So a device with a camera of fewer
-than FEW observations begins with a limit, which it relaxes slowly."""
+CAREFUL_RADIUS, RISE, RELAXATION, FEW = 7e3, 0.02, 1.003, 300
+"""In the paper's method a step is judged twice: by E^α at once, and by F^α when the neighbours have
+moved, too. The first sets the radius, the second its limit: E^α follows its model well even where
+momentum carries a camera away, and the radius would grow without end, and F with it. A device is
+careful once its F^α has risen by more than RISE, as long as it is negative (only the sum of all F^α
+is F), and from the start if it has a camera of fewer than FEW observations; it relaxes slowly.
+Refinement does without: what it moves is judged by F."""
 
 
 @dataclass
@@ -164,9 +167,13 @@ class Levenberg:
         )
         self.shrink = np.where(good, 2.0, np.where(failed, 2.0 * self.shrink, self.shrink))
 
-    def relax(self) -> None:
-        """Let careful devices go a little further from now on."""
-        self.limit = np.minimum(self.limit * RELAXATION, LARGEST_RADIUS)
+    def judge(self, before: Floats, after: Floats) -> None:
+        """Be careful on devices whose F^α has just risen by more than RISE, or is negative and has
+        not fallen by as much; others relax."""
+        risen = after > (1.0 + RISE) * before
+        relaxed = np.minimum(self.limit * RELAXATION, LARGEST_RADIUS)
+        self.limit = np.where(risen, CAREFUL_RADIUS, relaxed)
+        self.radius = np.minimum(self.radius, self.limit)
 
 
 def _careful(shard: Shard, options: Options) -> Bools:

@@ -94,7 +94,8 @@ class Solver:
         self.inter = here.rebase(step.x, gap=self.accelerated and not refined)
         if self.accelerated:
             F = E + (change if refined else here.gap - self.proximal(step.x, x))
-            self.levenberg.relax()
+            if not refined:
+                self.levenberg.judge(metrics.F, F)
             metrics.update(E, F)
             self.nesterov.advance(x, step.x)
         self.x, self.intra = step.x, step.intra
