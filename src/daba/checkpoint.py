@@ -108,7 +108,7 @@ class Checkpoints:
             begin=lambda: _temporary(root, target),
             write=lambda folder: {
                 _name(device): _write(folder / _name(device), arrays)
-                for device, arrays in device_states(run.solver).items()
+                for device, arrays in run.solver.device_states().items()
             },
             finish=finish,
             abandon=lambda folder: shutil.rmtree(folder, ignore_errors=True),
@@ -128,89 +128,10 @@ class Checkpoints:
         arrays = {}
         for device in solver.shard.by_device(solver.x):
             arrays[device] = _read(folder / _name(device), manifest["files"][_name(device)])
-        put_back(solver, arrays, manifest["common"])
+        solver.put_back(arrays, manifest["common"])
         if self._goes_on():
             self._last = manifest["iteration"]
         return manifest
-
-
-def device_states(solver: Solver | Consensus) -> dict[int, dict[str, np.ndarray]]:
-    """Everything that the next iteration depends on, by device."""
-    from daba.baselines.consensus import Consensus
-
-    if isinstance(solver, Consensus):
-        return solver.device_states()
-    shard, lm, metrics = solver.shard, solver.levenberg, solver.metrics
-    x = shard.by_device(solver.x)
-    last = shard.by_device(solver.nesterov.last) if solver.accelerated else x
-    states = {}
-    for a, (device, own) in enumerate(x.items()):
-        cameras = slice(shard.devices.camera_ptr[a], shard.devices.camera_ptr[a + 1])
-        states[device] = {
-            "cameras": own.cameras,
-            "points": own.points,
-            "radius": lm.radius[a],
-            "shrink": lm.shrink[a],
-            "limit": lm.limit[a],
-        }
-        if solver.accelerated:
-            states[device] |= {
-                "last_cameras": last[device].cameras,
-                "last_points": last[device].points,
-                "camera_s": solver.nesterov.camera_s[cameras],
-                "F": metrics.F[a],
-                "F_bar": metrics.F_bar[a],
-                "E": metrics.E[a],
-            }
-    return {device: {k: np.asarray(v) for k, v in s.items()} for device, s in states.items()}
-
-
-def common_state(solver: Solver | Consensus) -> dict[str, float]:
-    """What is the same on every device."""
-    from daba.baselines.consensus import Consensus
-
-    if isinstance(solver, Consensus):
-        return {}
-    return {
-        "eta": float(solver.metrics.eta),
-        "s": float(solver.nesterov.s) if solver.accelerated else 1.0,
-    }
-
-
-def put_back(
-    solver: Solver | Consensus, arrays: dict[int, dict[str, np.ndarray]], common: dict[str, float]
-) -> None:
-    """The reverse of `device_states` and `common_state`; neighbours tell their ghosts."""
-    from daba.baselines.consensus import Consensus
-
-    if isinstance(solver, Consensus):
-        solver.put_back(arrays)
-        return
-    shard, lm, metrics = solver.shard, solver.levenberg, solver.metrics
-    x, last = solver.x.copy(), solver.x.copy()
-    camera_s = np.ones(len(x.cameras))
-    for a, found in enumerate(arrays.values()):
-        cameras = slice(shard.devices.camera_ptr[a], shard.devices.camera_ptr[a + 1])
-        points = slice(shard.devices.point_ptr[a], shard.devices.point_ptr[a + 1])
-        x.cameras[cameras], x.points[points] = found["cameras"], found["points"]
-        lm.radius[a], lm.shrink[a] = found["radius"], found["shrink"]
-        lm.limit[a] = found["limit"]
-        if solver.accelerated:
-            last.cameras[cameras] = found["last_cameras"]
-            last.points[points] = found["last_points"]
-            camera_s[cameras] = found["camera_s"]
-    solver.exchange.update(x, "both")
-    if solver.accelerated:
-        solver.exchange.update(last, "both")
-        rows = camera_s[:, None].copy()
-        solver.exchange.constants(rows, np.zeros((len(x.points), 1)))
-        solver.nesterov.last, solver.nesterov.camera_s = last, rows[:, 0].copy()
-        solver.nesterov.s = common["s"]
-        for name in ("F", "F_bar", "E"):  # new arrays: at the start, F and E are one
-            setattr(metrics, name, np.array([float(found[name]) for found in arrays.values()]))
-    metrics.eta = common["eta"]
-    solver.place(x)
-    solver.checked = (solver.objective, metrics.F_bar.copy())
 
 
 def latest(path: Path) -> Path:
@@ -291,7 +212,7 @@ def _write_manifest(folder: Path, run: Run, files: dict[str, int]) -> None:
         "seconds": time.perf_counter() - run.begin,
         "problem": run.fingerprint,
         "options": run.options.to_dict(),
-        "common": common_state(run.solver),
+        "common": run.solver.common_state(),
         "files": files,
         "history": [asdict(entry) for entry in run.history],
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from daba import solver_state
 from daba.acceleration import Nesterov, RestartMetrics
 from daba.comm.serial import Blocks, Communicator
 from daba.errors import DabaError
@@ -16,6 +17,7 @@ from daba.kernels.cpu.types import Bools, Floats
 from daba.levenberg import Levenberg, Step
 from daba.options import Options
 from daba.shard import Shard, State
+from daba.solver_state import Arrays
 from daba.surrogate import NoSurrogate, Surrogate
 
 ROUNDS: dict[str, tuple[Blocks, ...]] = {
@@ -152,6 +154,18 @@ class Solver:
         if any(broken.values()):
             names = ", ".join(name for name, failed in broken.items() if failed)
             raise DabaError(f"a guarantee of the method failed in rounding or in code: {names}")
+
+    def device_states(self) -> dict[int, Arrays]:
+        """Everything that the next iteration depends on, by device; for checkpoints."""
+        return solver_state.device_states(self)
+
+    def common_state(self) -> dict[str, float]:
+        """What of it is the same on every device."""
+        return solver_state.common_state(self)
+
+    def put_back(self, states: dict[int, Arrays], common: dict[str, float]) -> None:
+        """The reverse of both."""
+        solver_state.put_back(self, states, common)
 
     def gradient_norm(self) -> float:
         """Largest entry of the gradient of F; the surrogate's is the same at its base (Prop. 1)."""
