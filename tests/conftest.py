@@ -28,6 +28,8 @@ if settings is not None:
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     settings.load_profile("daba")
+if not Path("/dev/nvidiactl").exists():  # no GPU: Triton's kernels are interpreted, and it must be
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # told so before anything imports them
 if "OMP_WAIT_POLICY" not in os.environ:  # before Numba starts: threads that wait must not spin
     os.environ.setdefault("GOMP_SPINCOUNT", SPIN)
 

@@ -17,14 +17,13 @@ import warnings
 import zlib
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from daba.errors import DabaError, DabaWarning
 from daba.io.files import PathLike, open_output, writing_folder
 from daba.result import Iteration
-from daba.saved import Saved
 from daba.together import write_together
 
 if TYPE_CHECKING:
@@ -100,11 +99,8 @@ class Checkpoints:
         root = Path(self.folder)
         target = root / f"iteration-{run.iteration:08d}"
 
-        saved = saved_state(run.solver)
-        common = {} if saved is None else {"eta": saved.eta, "s": saved.s}
-
         def finish(folder: Path, checksums: dict[str, int]) -> None:
-            _write_manifest(folder, run, checksums, common)
+            _write_manifest(folder, run, checksums)
             _publish(folder, target)
             _remove_old(root)
 
@@ -113,7 +109,7 @@ class Checkpoints:
             begin=lambda: _temporary(root, target),
             write=lambda folder: {
                 _name(device): _write(folder / _name(device), arrays)
-                for device, arrays in device_states(run.solver, saved).items()
+                for device, arrays in run.solver.device_states().items()
             },
             finish=finish,
             abandon=lambda folder: shutil.rmtree(folder, ignore_errors=True),
@@ -135,96 +131,10 @@ class Checkpoints:
         arrays = {}
         for device in range(solver.shard.first, solver.shard.first + solver.shard.num_devices):
             arrays[device] = _read(folder / _name(device), manifest["files"][_name(device)])
-        put_back(solver, arrays, manifest["common"])
+        solver.put_back(arrays, manifest["common"])
         if self._goes_on():
             self._last = manifest["iteration"]
         return manifest
-
-
-def device_states(
-    solver: Solver | GpuSolver | Consensus, saved: Saved | None
-) -> dict[int, dict[str, np.ndarray]]:
-    """Everything that the next iteration depends on, by device."""
-    if saved is None:
-        return cast("Consensus", solver).device_states()
-    solver = cast("Solver", solver)
-    shard = solver.shard
-    x, last = shard.by_device(saved.x), shard.by_device(saved.last)
-    states: dict[int, dict[str, Any]] = {}
-    for a, (device, own) in enumerate(x.items()):
-        cameras = slice(shard.devices.camera_ptr[a], shard.devices.camera_ptr[a + 1])
-        states[device] = {
-            "cameras": own.cameras,
-            "points": own.points,
-            "radius": saved.radius[a],
-            "shrink": saved.shrink[a],
-            "limit": saved.limit[a],
-        }
-        if solver.accelerated:
-            states[device] |= {
-                "last_cameras": last[device].cameras,
-                "last_points": last[device].points,
-                "camera_s": saved.camera_s[cameras],
-                "F": saved.F[a],
-                "F_bar": saved.F_bar[a],
-                "E": saved.E[a],
-            }
-    return {device: {k: np.asarray(v) for k, v in s.items()} for device, s in states.items()}
-
-
-def saved_state(solver: Solver | GpuSolver | Consensus) -> Saved | None:
-    """What a solver has to be saved of; baselines have their own."""
-    if hasattr(solver, "device_states"):
-        return None
-    return cast("Solver", solver).saved()
-
-
-def put_back(
-    solver: Solver | GpuSolver | Consensus,
-    arrays: dict[int, dict[str, np.ndarray]],
-    common: dict[str, float],
-) -> None:
-    """The reverse of `device_states`; neighbours tell their ghosts."""
-    if hasattr(solver, "put_back"):
-        solver.put_back(arrays)
-        return
-    solver = cast("Solver", solver)
-    shard, saved = solver.shard, solver.saved()
-    x, last = saved.x.copy(), saved.x.copy()
-    camera_s = np.ones((len(x.cameras), 1))
-    for a, found in enumerate(arrays.values()):
-        cameras = slice(shard.devices.camera_ptr[a], shard.devices.camera_ptr[a + 1])
-        points = slice(shard.devices.point_ptr[a], shard.devices.point_ptr[a + 1])
-        x.cameras[cameras], x.points[points] = found["cameras"], found["points"]
-        if solver.accelerated:
-            last.cameras[cameras] = found["last_cameras"]
-            last.points[points] = found["last_points"]
-            camera_s[cameras, 0] = found["camera_s"]
-    solver.exchange.update(x, "both")
-    if solver.accelerated:
-        solver.exchange.update(last, "both")
-        solver.exchange.constants(camera_s, np.zeros((len(x.points), 1)))
-
-    def each(name: str, otherwise: np.ndarray) -> np.ndarray:
-        return np.array(
-            [float(found.get(name, y)) for found, y in zip(arrays.values(), otherwise, strict=True)]
-        )
-
-    solver.restore(
-        Saved(
-            x,
-            last,
-            camera_s[:, 0].copy(),
-            common["s"],
-            each("radius", saved.radius),
-            each("shrink", saved.shrink),
-            each("limit", saved.limit),
-            each("F", saved.F),
-            each("F_bar", saved.F_bar),
-            each("E", saved.E),
-            common["eta"],
-        )
-    )
 
 
 def latest(path: Path) -> Path:
@@ -296,9 +206,7 @@ def _damaged(path: Path, why: str) -> str:
     return text
 
 
-def _write_manifest(
-    folder: Path, run: Run, files: dict[str, int], common: dict[str, float]
-) -> None:
+def _write_manifest(folder: Path, run: Run, files: dict[str, int]) -> None:
     manifest = {
         "format": FORMAT,
         "version": VERSION,
@@ -307,7 +215,7 @@ def _write_manifest(
         "seconds": time.perf_counter() - run.begin,
         "problem": run.fingerprint,
         "options": run.options.to_dict(),
-        "common": common,
+        "common": run.solver.common_state(),
         "files": files,
         "history": [asdict(entry) for entry in run.history],
     }

@@ -15,12 +15,12 @@ from daba.kernels.cpu import refine, state
 from daba.kernels.cpu.types import Bools, Floats
 from daba.levenberg import Levenberg, Step
 from daba.options import ROUNDS, Options
-from daba.saved import Saved
 from daba.shard import Shard, State
+from daba.solver_state import Saved, Saving
 from daba.surrogate import NoSurrogate, Surrogate
 
 
-class Solver:
+class Solver(Saving):
     """The devices of one process and the state of Algorithm 1 on them."""
 
     def __init__(self, shard: Shard, options: Options, comm: Communicator | None = None) -> None:
@@ -65,25 +65,25 @@ class Solver:
         return type(self.levenberg.linear).__name__.lower()
 
     def saved(self) -> Saved:
-        """Everything that the next iteration depends on."""
         lm, metrics = self.levenberg, self.metrics
-        last, camera_s, s = self.x, np.ones(len(self.x.cameras)), 1.0
+        last, camera_s = self.x, np.ones(len(self.x.cameras))
         if self.accelerated:
-            last, camera_s, s = self.nesterov.last, self.nesterov.camera_s, float(self.nesterov.s)
-        return Saved(
-            self.x, last, camera_s, s, lm.radius, lm.shrink, lm.limit,
-            metrics.F, metrics.F_bar, metrics.E, float(metrics.eta),
-        )  # fmt: skip
+            last, camera_s = self.nesterov.last, self.nesterov.camera_s
+        values = (lm.radius, lm.shrink, lm.limit, metrics.F, metrics.F_bar, metrics.E)
+        return Saved(self.x, last, camera_s, *values)
 
-    def restore(self, saved: Saved) -> None:
-        """Go on from there; the ghosts are known."""
+    def common_state(self) -> dict[str, float]:
+        s = float(self.nesterov.s) if self.accelerated else 1.0
+        return {"eta": float(self.metrics.eta), "s": s}
+
+    def restore(self, saved: Saved, common: dict[str, float]) -> None:
         lm, metrics = self.levenberg, self.metrics
         lm.radius, lm.shrink, lm.limit = saved.radius, saved.shrink, saved.limit
         if self.accelerated:
             self.nesterov.last, self.nesterov.camera_s = saved.last, saved.camera_s
-            self.nesterov.s = saved.s
+            self.nesterov.s = common["s"]
             metrics.F, metrics.F_bar, metrics.E = saved.F, saved.F_bar, saved.E
-        metrics.eta = saved.eta
+        metrics.eta = common["eta"]
         self.place(saved.x)
         self.checked = (self.objective, metrics.F_bar.copy())
 

@@ -100,8 +100,12 @@ def test_a_program_that_crashes_has_failed_and_one_that_is_interrupted_has_not(
 ) -> None:
     problem = daba.load(scene.source.path)
     pretend(tmp_path, 1.0, monkeypatch)
-    for number, error in ((11, DabaError), (2, KeyboardInterrupt)):
-        code = f"#!{sys.executable}\nimport os\nos.kill(os.getpid(), {number})\n"
+    for ending, error in (
+        ("os.kill(os.getpid(), 11)", DabaError),
+        ("print('no JSON')", DabaError),
+        ("os.kill(os.getpid(), 15)", KeyboardInterrupt),
+    ):
+        code = f"#!{sys.executable}\nimport os\n{ending}\n"
         (tmp_path / "ceres_ba").write_text(code)
         with pytest.raises(error):
             run_ceres(scene, problem)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 
 from daba.baselines.copies import KEPT, Block, make_copies, of
@@ -12,6 +14,7 @@ from daba.kernels.cpu.types import Floats
 from daba.levenberg import Levenberg
 from daba.options import Options
 from daba.shard import Shard, State
+from daba.solver_state import Arrays
 
 ENOUGH = 0.3
 """A device's local solve ends when a step lowers E^α by less than this share. To go on would cost
@@ -20,7 +23,7 @@ FOLLOWING_STEPS = 2
 """Steps of each variable that is not copied, in a round, to follow those that are."""
 
 
-class Consensus:
+class Consensus(ABC):
     """min Σ_α F^α(x^α) so that all copies of a variable agree: x^α = z.
 
     F^α are the observations of device α's points, or of its cameras. `x` is what a user would get:
@@ -66,9 +69,9 @@ class Consensus:
         penalty = self.options.penalty
         return kind(self.copies.shard, K, self.z, self.penalty() if penalty is None else penalty)
 
+    @abstractmethod
     def penalty(self) -> float:
         """κ, where the options do not say."""
-        raise NotImplementedError
 
     @property
     def z(self) -> Floats:
@@ -80,9 +83,9 @@ class Consensus:
         """The copies."""
         return of(self.y, self.block)
 
+    @abstractmethod
     def iterate(self) -> None:
         """One round: a local solve on every device, and one average."""
-        raise NotImplementedError
 
     def minimize(self, target: Floats) -> None:
         """x^α ← argmin F^α(x) + ½κ|x − target|²_K, by up to `inner_steps` accepted steps."""
@@ -153,10 +156,10 @@ class Consensus:
         here = max(np.abs(a).max(initial=0.0) for a in (copied, of(g, KEPT[self.block])))
         return float(self.comm.gather(np.full((len(self.all), 1), here)).max())
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027 - there is nothing to check
         """Nothing is guaranteed of a single round."""
 
-    def device_states(self) -> dict[int, dict[str, np.ndarray]]:
+    def device_states(self) -> dict[int, Arrays]:
         """Everything that the next round depends on, by device; for checkpoints."""
         x, y = self.shard.by_device(self.x), self.copies.shard.by_device(self.y)
         memory = self.copies.by_device(self.memory)
@@ -173,7 +176,11 @@ class Consensus:
             for a, device in enumerate(x)
         }
 
-    def put_back(self, states: dict[int, dict[str, np.ndarray]]) -> None:
+    def common_state(self) -> dict[str, float]:
+        """What of it is the same on every device: nothing."""
+        return {}
+
+    def put_back(self, states: dict[int, Arrays], common: dict[str, float]) -> None:
         """The reverse; neighbours tell their ghosts."""
         x, y = self.shard.by_device(self.x), self.copies.shard.by_device(self.y)
         memory = self.copies.by_device(self.memory)

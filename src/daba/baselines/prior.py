@@ -7,6 +7,8 @@ copy is held by its target about as hard as by its observations.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 
 from daba.kernels.cpu.types import Bools, Floats, System
@@ -19,7 +21,7 @@ ROUND = 0.03
 """How much of a point's mean eigenvalue goes into its metric."""
 
 
-class Prior(NoSurrogate):
+class Prior(NoSurrogate, ABC):
     """Of the copies of all devices here; it stands where DABA has a surrogate."""
 
     def __init__(self, shard: Shard, K: Floats, target: Floats, penalty: float) -> None:
@@ -27,9 +29,9 @@ class Prior(NoSurrogate):
         self.shard, self.K, self.target, self.penalty = shard, K, target, penalty
 
     @staticmethod
+    @abstractmethod
     def metric(system: System, kind: str) -> Floats:
         """K of each copy, from its device's own Gauss–Newton matrix."""
-        raise NotImplementedError
 
 
 class CameraPrior(Prior):

@@ -75,7 +75,10 @@ def call(program: Path, text: bytes, arguments: list[str]) -> dict[str, Any]:
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip()
         raise DabaError(f"Ceres failed ({done.returncode}): {said}")
-    return dict(json.loads(done.stdout))
+    try:
+        return dict(json.loads(done.stdout))
+    except ValueError as error:
+        raise DabaError(f"Ceres has told nothing that can be read: {error}") from error
 
 
 def read_text(path: Path) -> bytes:

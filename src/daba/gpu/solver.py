@@ -19,8 +19,8 @@ from daba.gpu.precision import precision_of
 from daba.kernels.gpu.book import Row, Status
 from daba.options import Options
 from daba.radius import CAREFUL_RADIUS, LARGEST_RADIUS, careful
-from daba.saved import Saved
 from daba.shard import Shard, State
+from daba.solver_state import Saved, Saving
 from daba.surroundings import surroundings
 
 COUNTS = (2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
@@ -29,7 +29,7 @@ MOST = 16
 """And for those that need more than was expected: this many, then twice as many, and so on."""
 
 
-class GpuSolver:
+class GpuSolver(Saving):
     """The devices of one process on one GPU, and the state of Algorithm 1 on them."""
 
     def __init__(
@@ -126,17 +126,16 @@ class GpuSolver:
         )  # fmt: skip
 
     def saved(self) -> Saved:
-        """Everything that the next iteration depends on."""
         a, book = self.arrays, self.read_book()
         rows = (Row.RADIUS, Row.SHRINK, Row.LIMIT, Row.F, Row.F_BAR, Row.E)
-        radius, shrink, limit, F, F_bar, E = (book[row].copy() for row in rows)
-        return Saved(
-            self.x, a.download(a.last), a.camera_s.cpu().numpy(), float(book[Row.S_POINTS, 0]),
-            radius, shrink, limit, F, F_bar, E, float(book[Row.ETA, 0]),
-        )  # fmt: skip
+        values = (book[row].copy() for row in rows)
+        return Saved(self.x, a.download(a.last), a.camera_s.cpu().numpy(), *values)
 
-    def restore(self, saved: Saved) -> None:
-        """Go on from there; the ghosts are known."""
+    def common_state(self) -> dict[str, float]:
+        s = float(self.book[Row.S_POINTS, 0]) if self.accelerated else 1.0
+        return {"eta": float(self.book[Row.ETA, 0]), "s": s}
+
+    def restore(self, saved: Saved, common: dict[str, float]) -> None:
         a, book = self.arrays, self.book
         if self.accelerated:
             last = a.upload(saved.last)
@@ -145,8 +144,8 @@ class GpuSolver:
             a.camera_s.copy_(torch.from_numpy(saved.camera_s))
         for row, value in (
             (Row.RADIUS, saved.radius), (Row.SHRINK, saved.shrink), (Row.LIMIT, saved.limit),
-            (Row.F, saved.F), (Row.F_BAR, saved.F_bar), (Row.E, saved.E), (Row.ETA, saved.eta),
-            (Row.S_POINTS, saved.s),
+            (Row.F, saved.F), (Row.F_BAR, saved.F_bar), (Row.E, saved.E),
+            (Row.ETA, common["eta"]), (Row.S_POINTS, common["s"]),
         ):  # fmt: skip
             book[row] = value
         self.write_book(book)
