@@ -67,7 +67,9 @@ def record(precision: str) -> None:
     iteration = Iteration(arrays, options)
     iteration.distance, iteration.centers = arrays.reach, arrays.x.points
     iteration.begin()
-    iteration.attempt(2, here=False)
+    iteration.attempt(here=False)
+    iteration.gradients(2)
+    iteration.decide(here=False)
     for part, _ in iteration.endings():
         part()
 

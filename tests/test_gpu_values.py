@@ -37,10 +37,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices of few lanes, and points of more than three observations shared by all of them."""
-    for module in (lists, __import__("daba.gpu.iteration", fromlist=["LANES"])):
-        monkeypatch.setattr(module, "LANES", 32)
-    monkeypatch.setattr(lists, "MANY", 3)
-    monkeypatch.setattr("daba.gpu.solver.MOST", 2)
+    monkeypatch.setattr(lists, "lanes_of", lambda *sizes: lists.Lanes(32, 3, 64, 32))
+    monkeypatch.setattr("daba.gpu.solver.MORE", 2)
 
 
 def small(seed: int = 0, cameras: int = 4, **options: Any) -> tuple[GpuSolver, Any, Any]:
@@ -205,7 +203,7 @@ def test_more_conjugate_gradients_than_expected(
     compiled: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A solve that is interrupted goes on where it was."""
-    monkeypatch.setattr("daba.gpu.solver.MOST", 4)
+    monkeypatch.setattr("daba.gpu.solver.MORE", 4)
     tight: dict[str, Any] = {
         "pcg_forcing": 0.0,
         "pcg_residual": 1e-9,

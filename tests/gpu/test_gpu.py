@@ -52,9 +52,8 @@ def test_the_guarantees_hold_and_F_is_what_it_says(refine: str, loss: str) -> No
 
 def test_the_cpu_finds_the_same() -> None:
     pytest.importorskip("numba")
-    tight = {"pcg_forcing": 0.0, "pcg_residual": 1e-9}
     for refine in ("none", "sweep"):
-        here = solve(refine=refine, **tight)
+        here = solve(refine=refine)
         there = solve(refine=refine, backend="cpu", linear_solver="direct")
         np.testing.assert_allclose(values(here), values(there), rtol=1e-6)
 
@@ -78,6 +77,16 @@ def test_a_checkpoint_goes_on(tmp_path: Path) -> None:
     np.testing.assert_allclose(values(rest)[-1], values(whole)[-1], rtol=1e-9)
 
 
+@pytest.mark.parametrize("backends", [("cpu", "gpu"), ("gpu", "cpu")])
+def test_a_checkpoint_goes_on_elsewhere(backends: tuple[str, str], tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    first, second = backends
+    whole = solve(backend="cpu")
+    solve(iterations=12, backend=first, checkpoints=daba.Checkpoints(tmp_path / "saved"))
+    rest = solve(backend=second, checkpoints=daba.Checkpoints(resume=tmp_path / "saved"))
+    np.testing.assert_allclose(values(rest)[-18:], values(whole)[-18:], rtol=1e-6)
+
+
 def test_one_device() -> None:
     result = daba.solve(PROBLEM, method="lm", backend="gpu")
     assert result.converged
@@ -88,7 +97,9 @@ def test_arrays_that_live_on_the_gpu() -> None:
     on_gpu: Any = PROBLEM.with_estimate(
         *(torch.from_numpy(x).cuda() for x in (PROBLEM.cameras, PROBLEM.points))
     )
-    result = daba.solve(on_gpu, partition=PARTITION, backend="gpu", iterations=5)
+    result = daba.solve(
+        on_gpu, partition=PARTITION, backend="gpu", precision="float64", iterations=5
+    )
     found: Any = result.problem.points
     assert found.is_cuda
     same = solve(iterations=5)
@@ -113,6 +124,7 @@ def test_processes_that_share_a_gpu(refine: str, tmp_path: Path) -> None:
         run = subprocess.run(
             [sys.executable, *started, str(script), str(out), "cuda", refine],
             env=dict(os.environ), capture_output=True, text=True, check=False,
+            timeout=120,
         )  # fmt: skip
         assert run.returncode == 0, run.stderr[-3000:]
         with np.load(out) as arrays:

@@ -66,6 +66,7 @@ class Arrays:
         self.surrogate = not options.centralized
         self.accelerated = self.surrogate and options.method == "daba"
         self.refined = self.surrogate and options.refine != "none"
+        self.lanes = lists.lanes_of(C, len(shard.intra.camera) + len(shard.inter.camera))
         self._order()
         self._lists()
         self._estimates()
@@ -77,7 +78,7 @@ class Arrays:
         degree = torch.from_numpy(np.diff(shard.intra.point_ptr)).to(device)
         counts = torch.from_numpy(np.diff(shard.devices.point_ptr)).to(device)
         owner = torch.repeat_interleave(torch.arange(self.S, device=device), counts)
-        order = lists.point_order(degree, owner)
+        order = lists.point_order(degree, owner, self.lanes.many)
         ghosts = torch.arange(self.P, self.all_P, device=device)
         self.order = torch.cat([order, ghosts])
         """The shard's point at each of the GPU's places."""
@@ -92,13 +93,13 @@ class Arrays:
         place = self.place.int()
         intra = Ends.of(shard.intra, place, number)
         self.intra_c = lists.by_camera(intra, self.C)
-        self.intra_l = lists.by_point(intra, points, self.owner_l, self.S, self.P)
+        self.intra_l = lists.by_point(intra, points, self.owner_l, self.S, self.P, self.lanes)
         inter = Ends.of(shard.inter, place, number)
         self.inter_c = lists.by_camera(inter, self.C)
         own = inter.point[inter.point < self.P].long()
         shared = torch.bincount(own, minlength=self.P) > 0
         edge = shared.nonzero()[:, 0]
-        self.inter_l = lists.by_point(inter, edge, self.owner_l[edge], self.S, self.P)
+        self.inter_l = lists.by_point(inter, edge, self.owner_l[edge], self.S, self.P, self.lanes)
         counts = torch.from_numpy(np.diff(shard.devices.camera_ptr)).to(self.device)
         self.owner_c = torch.repeat_interleave(
             torch.arange(self.S, device=self.device, dtype=torch.int32), counts
@@ -111,7 +112,7 @@ class Arrays:
             kept = torch.cat([of_edge, ghost])[both.camera.long()].nonzero()[:, 0]
             some = Ends(both.camera[kept], both.point[kept], both.u[kept], both.weight[kept])
             self.both_c = lists.by_camera(some, self.C)
-            self.both_l = lists.by_point(both, edge, self.owner_l[edge], self.S, self.P)
+            self.both_l = lists.by_point(both, edge, self.owner_l[edge], self.S, self.P, self.lanes)
 
     def _estimates(self) -> None:
         self.x = self.upload(self.shard.start)

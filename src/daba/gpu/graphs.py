@@ -16,15 +16,15 @@ class Graphs:
         self.pool = torch.cuda.graph_pool_handle() if self.possible else None
         self.warm: set[Hashable] = set()
 
-    def run(self, name: Hashable, launch: Callable[[], None], kind: Hashable = None) -> None:
-        """Replay what `name` stands for, recording it first where that is new. Kernels are
-        compiled by a first run without recording, once for each `kind`."""
+    def run(self, name: Hashable, launch: Callable[[], None]) -> None:
+        """Replay what `name` stands for; the first time it runs as it is, which compiles its
+        kernels, and the second time it is recorded."""
         if not self.possible:
             launch()
             return
         if name not in self.recorded:
-            if kind not in self.warm:
-                self.warm.add(kind)
+            if name not in self.warm:
+                self.warm.add(name)
                 launch()
                 return
             graph = torch.cuda.CUDAGraph()

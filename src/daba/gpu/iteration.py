@@ -1,13 +1,15 @@
 """One iteration of Algorithm 1 as kernels, in order; nothing here waits for the GPU.
 
-`begin`, `attempt` and `finish` read like `Solver.iterate` and `Levenberg.step`. What a device does
-not need, or must not do yet, its programs skip when they look into the book.
+`begin`, `attempt`, `gradients`, `decide` and `finish` read like `Solver.iterate` and
+`Levenberg.step`. What a device does not need, or must not do yet, its programs skip when they look
+into the book.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +18,6 @@ import triton.language as tl
 
 from daba.comm.serial import Blocks
 from daba.gpu.arrays import BLOCK, Arrays, Estimate, Moments
-from daba.gpu.lists import LANES
 from daba.kernels.gpu import decide, intra, moments, pcg, refine, schur, state, step
 from daba.kernels.gpu.book import Row
 from daba.kernels.gpu.exact import bits
@@ -24,14 +25,40 @@ from daba.options import ROUNDS, Options
 
 FLAT = 1024
 """Numbers that one program copies."""
-CAMERA_LANES = 128
-"""Lanes of a pass over one camera's observations."""
+EXACT, SMALL = 6000, 1000
+"""Cameras up to which the CPU would consider a direct solution: there, with `auto`, conjugate
+gradients go on until they come near it; and up to which their iterations cost hardly anything."""
 
 
-EXACT = 6000
-AUTO_FORCING, AUTO_RESIDUAL = 0.01, 1e-3
-"""With `auto`, up to so many cameras (where the CPU would consider a direct solution), conjugate
-gradients go on to these limits."""
+@dataclass(frozen=True)
+class Limits:
+    """When conjugate gradients stop: `pcg_forcing`, `pcg_residual` and `pcg_iterations`."""
+
+    forcing: float
+    residual: float
+    most: int
+
+
+def limits_of(options: Options, cameras: int) -> Limits:
+    """Refinement is sensitive to loose steps: on a long chain of cameras (kitti-vo-250) F would
+    end 0.5 % higher. The paper's method is less so; there a long tail of iterations on one device
+    would keep the others waiting for nothing. Who asks for double precision gets all of it."""
+    given = Limits(options.pcg_forcing, options.pcg_residual, options.pcg_iterations)
+    if options.linear_solver != "auto" or cameras > EXACT:
+        return given
+    if options.precision == "float64":
+        wanted = Limits(0.0, 1e-6, given.most)
+    elif options.refine != "none" and not options.centralized:
+        wanted = Limits(0.0, 1e-5, given.most)
+    elif cameras <= SMALL and not options.centralized:
+        wanted = Limits(0.0, 1e-4, 24)
+    else:
+        wanted = Limits(0.01, 1e-3, given.most)
+    return Limits(
+        min(given.forcing, wanted.forcing),
+        min(given.residual, wanted.residual),
+        min(given.most, wanted.most),
+    )
 
 
 class Iteration:
@@ -41,10 +68,10 @@ class Iteration:
         a, self.a, self.options = arrays, arrays, options
         loss = options.loss
         self.loss: dict[str, Any] = {"KIND": loss.kind, "RADIUS": bits(loss.radius)}
-        self.forcing, self.residual = options.pcg_forcing, options.pcg_residual
-        if options.linear_solver == "auto" and a.shard.extent.cameras <= EXACT:
-            self.forcing = min(self.forcing, AUTO_FORCING)
-            self.residual = min(self.residual, AUTO_RESIDUAL)
+        self.limits = limits_of(options, a.shard.extent.cameras)
+        self.lanes = _lanes(a.lanes.points)
+        self.camera_lanes = _lanes(a.lanes.camera)
+        self.block_lanes = _lanes(a.lanes.block)
         self.terms = a.precision.terms
         self.linear = {torch.float32: tl.float32, torch.float64: tl.float64}[a.precision.linear]
         self.SP = max(2, triton.next_power_of_2(a.S))
@@ -81,27 +108,29 @@ class Iteration:
         self.linearize()
         self.assemble(a.bar, a.at_bar)
 
-    def attempt(self, count: int, here: bool) -> None:
-        """Solve the damped system with `count` iterations, and judge the step if they suffice."""
+    def attempt(self, here: bool) -> None:
+        """The damped system at x for the surrogate at x̄ or, `here`, at x; CG's first direction."""
         a = self.a
-        base, surrogate = (a.x, a.at_x) if here or not a.accelerated else (a.bar, a.at_bar)
+        base, surrogate = self.base(here)
         if here and a.accelerated:
             self.assemble(base, surrogate)
         self.damp(base, surrogate)
         self.eliminate()
         self.precondition()
         self.direction(first=True, parity=0)
-        self.more(count, here)
 
-    def more(self, count: int, here: bool) -> None:
-        """More conjugate gradients (an even number), then the step."""
-        a = self.a
+    def gradients(self, count: int) -> None:
+        """Iterations of CG, an even number; devices that have converged skip them."""
         assert count % 2 == 0
         for k in range(count):
             self.product(k % 2)
             self.update(k % 2)
             self.direction(first=False, parity=k % 2)
-        base, surrogate = (a.x, a.at_x) if here or not a.accelerated else (a.bar, a.at_bar)
+
+    def decide(self, here: bool) -> None:
+        """Make the step, if CG has converged, and judge it."""
+        a = self.a
+        base, surrogate = self.base(here)
         self.move(base, surrogate)
         self.objective(a.new, Row.TRYING)
         if a.surrogate:
@@ -109,6 +138,11 @@ class Iteration:
             self.evaluate(a.new, (base, surrogate), second, Row.TRYING)
         self.add_up(self.step_jobs)
         self.judge(here)
+
+    def base(self, here: bool) -> tuple[Estimate, Moments]:
+        """The estimate that the surrogate in use was built at, and its moments."""
+        a = self.a
+        return (a.x, a.at_x) if here or not a.accelerated else (a.bar, a.at_bar)
 
     def endings(self) -> list[tuple[Callable[[], None], Blocks | None]]:
         """The end of an iteration, part by part, with what neighbours must be told after each: x⁺
@@ -173,11 +207,11 @@ class Iteration:
             moments.build_points[(a.inter_l.count,)](
                 a.inter_l.records, a.inter_l.heads, a.inter_l.members, at.cameras, at.points,
                 last.cameras, last.points, into.points, a.book, a.column("inter_l"),
-                a.inter_l.count, B=LANES, num_warps=LANES // 32, **fixed,
+                a.inter_l.count, **self.lanes, **fixed,
             )  # fmt: skip
         moments.build_cameras[(a.C,)](
             a.inter_c.records, a.inter_c.begins, at.cameras, at.points, last.cameras, last.points,
-            into.cameras, a.book, a.column("inter_c"), a.C, B=64, num_warps=2, **fixed,
+            into.cameras, a.book, a.column("inter_c"), a.C, **self.block_lanes, **fixed,
         )  # fmt: skip
 
     def slack(self) -> None:
@@ -188,7 +222,7 @@ class Iteration:
                 a.inter_l.records, a.inter_l.heads, a.inter_l.members, a.new.cameras,
                 a.new.points, a.x.cameras, a.x.points, a.at_x.points, a.book, a.column("slack"),
                 a.inter_l.count, GUARDED=True, GAP=True, THETA=bits(self.options.split),
-                T=self.terms, B=LANES, num_warps=LANES // 32, **self.loss,
+                T=self.terms, **self.lanes, **self.loss,
             )  # fmt: skip
 
     def evaluate(
@@ -212,18 +246,18 @@ class Iteration:
         moments.evaluate_points[(a.intra_l.count,)](
             a.intra_l.heads, a.intra_l.members, x.points, base.points, first.points,
             other.points, second.points, a.book, a.S, a.column("value_l"), a.intra_l.count,
-            B=LANES, num_warps=LANES // 32, **fixed,
+            **self.lanes, **fixed,
         )  # fmt: skip
 
     def linearize(self) -> None:
         a = self.a
         intra.linearize_points[(a.intra_l.count,)](
             a.intra_l.records, a.intra_l.heads, a.intra_l.members, a.x.cameras, a.x.points, a.V,
-            a.g, a.P, T=self.terms, B=LANES, num_warps=LANES // 32, **self.loss,
+            a.g, a.P, T=self.terms, **self.lanes, **self.loss,
         )  # fmt: skip
         intra.linearize_cameras[(a.C,)](
             a.intra_c.records, a.intra_c.begins, a.x.cameras, a.x.points, a.U, a.reach,
-            T=self.terms, W=self.linear, B=64, num_warps=2, **self.loss,
+            T=self.terms, W=self.linear, **self.block_lanes, **self.loss,
         )  # fmt: skip
         schur.fill_cameras[(_blocks(a.C * 16, FLAT),)](
             a.x.cameras, a.owner_c, a.middle, a.record_c, a.C, STRIDE=a.stride, B=FLAT, num_warps=4
@@ -242,15 +276,14 @@ class Iteration:
         schur.damp_points[(a.intra_l.count,)](
             a.intra_l.heads, a.intra_l.members, a.V, a.g, a.x.points, base.points,
             surrogate.points, a.middle, a.v_inv, a.record_l, a.book, a.S, a.P,
-            SURROGATE=a.surrogate, XI=self.options.xi, LEAST=a.precision.damping, B=LANES,
-            num_warps=LANES // 32,
+            SURROGATE=a.surrogate, XI=self.options.xi, LEAST=a.precision.damping, **self.lanes,
         )  # fmt: skip
 
     def eliminate(self) -> None:
         a = self.a
         schur.eliminate[(a.C,)](
             a.intra_c.records, a.intra_c.begins, a.owner_c, a.record_c, a.record_l, a.v_inv,
-            a.tiles, a.book, a.S, STRIDE=a.stride, B=64, num_warps=2, **self.loss,
+            a.tiles, a.book, a.S, STRIDE=a.stride, **self.block_lanes, **self.loss,
         )  # fmt: skip
 
     def precondition(self) -> None:
@@ -265,13 +298,12 @@ class Iteration:
         a = self.a
         schur.product_points[(a.intra_l.count,)](
             a.intra_l.records, a.intra_l.heads, a.intra_l.members, a.record_c, a.record_l,
-            a.v_inv, a.book, a.S, PARITY=parity, STRIDE=a.stride, B=LANES,
-            num_warps=LANES // 32, **self.loss,
+            a.v_inv, a.book, a.S, PARITY=parity, STRIDE=a.stride, **self.lanes, **self.loss,
         )  # fmt: skip
         schur.product_cameras[(a.C,)](
             a.intra_c.records, a.intra_c.begins, a.owner_c, a.record_c, a.record_l, a.system,
-            a.Sp, a.column("dots"), a.book, a.S, PARITY=parity, STRIDE=a.stride, B=CAMERA_LANES,
-            num_warps=CAMERA_LANES // 32, **self.loss,
+            a.Sp, a.column("dots"), a.book, a.S, PARITY=parity, STRIDE=a.stride,
+            **self.camera_lanes, **self.loss,
         )  # fmt: skip
 
     def update(self, parity: int) -> None:
@@ -283,11 +315,11 @@ class Iteration:
         )  # fmt: skip
 
     def direction(self, first: bool, parity: int) -> None:
-        a, o = self.a, self.options
+        a, cg = self.a, self.limits
         pcg.direction[(len(a.blocks),)](
             a.blocks, a.device_blocks, a.device_cameras, a.record_c, a.z, a.column("dots"),
             a.column("pcg"), len(a.blocks), a.book, a.S, FIRST=first, PARITY=parity,
-            FORCING=self.forcing, RESIDUAL=self.residual, MOST=o.pcg_iterations,
+            FORCING=cg.forcing, RESIDUAL=cg.residual, MOST=cg.most,
             STRIDE=a.stride, NB=BLOCK, num_warps=4,
         )  # fmt: skip
 
@@ -303,15 +335,15 @@ class Iteration:
             base.points, surrogate.points, a.record_c, a.record_l, a.new.points, a.book, a.S, a.P,
             a.column("decrease_l"), SURROGATE=a.surrogate, XI=self.options.xi,
             LEAST=a.precision.damping,
-            STRIDE=a.stride, SP=self.SP, B=LANES, num_warps=LANES // 32, **self.loss,
+            STRIDE=a.stride, SP=self.SP, **self.lanes, **self.loss,
         )  # fmt: skip
 
     def objective(self, x: Estimate, guard: Row) -> None:
         a = self.a
         intra.objective[(a.C,)](
             a.intra_c.records, a.intra_c.begins, a.owner_c, x.cameras, x.points, a.book,
-            int(guard), a.S, a.column("objective"), a.C, T=self.terms, B=CAMERA_LANES,
-            num_warps=CAMERA_LANES // 32, **self.loss,
+            int(guard), a.S, a.column("objective"), a.C, T=self.terms, **self.camera_lanes,
+            **self.loss,
         )  # fmt: skip
 
     def add_up(self, jobs: Any) -> None:
@@ -333,8 +365,7 @@ class Iteration:
             a.owner_c, a.x.cameras, a.new.cameras, a.book, a.S, num_warps=1
         )
         state.settle_points[(a.intra_l.count,)](
-            a.intra_l.heads, a.intra_l.members, a.x.points, a.new.points, a.book, a.S, B=LANES,
-            num_warps=LANES // 32,
+            a.intra_l.heads, a.intra_l.members, a.x.points, a.new.points, a.book, a.S, **self.lanes,
         )  # fmt: skip
 
     def refine(self, block: str, again: bool) -> None:
@@ -345,12 +376,12 @@ class Iteration:
                 refine.refine_points[(a.both_l.count,)](
                     a.both_l.records, a.both_l.heads, a.both_l.members, a.new.cameras,
                     a.new.points, a.book, a.S, a.column("refined_l"), AGAIN=again, T=self.terms,
-                    B=LANES, num_warps=LANES // 32, **self.loss,
+                    **self.lanes, **self.loss,
                 )  # fmt: skip
         else:
             refine.refine_cameras[(a.C,)](
                 a.both_c.records, a.both_c.begins, a.new.cameras, a.new.points, a.book, a.S,
-                a.column("refined_c"), T=self.terms, B=64, num_warps=2, **self.loss,
+                a.column("refined_c"), T=self.terms, **self.block_lanes, **self.loss,
             )  # fmt: skip
 
     def shift(self) -> None:
@@ -360,6 +391,10 @@ class Iteration:
             state.shift[(_blocks(count, FLAT),)](
                 x, last, new, count, a.book, a.S, LAST=a.accelerated, B=FLAT, num_warps=4
             )
+
+
+def _lanes(count: int) -> dict[str, Any]:
+    return {"B": count, "num_warps": count // 32}
 
 
 def _blocks(count: int, size: int) -> int:

@@ -14,19 +14,38 @@ import torch
 from daba.gpu.tensors import Tensor
 from daba.kernels.cpu.types import Observations
 
-LANES = 64
-"""Lanes of a slice."""
-MANY = 64
-"""Observations beyond which a point has a slice of its own."""
 WINDOW = 8192
 """Points are sorted by their number of observations inside such windows: neighbours in memory are
 seen by the same cameras, and should stay near each other."""
 
 
 @dataclass(frozen=True)
+class Lanes:
+    """How wide passes are."""
+
+    points: int
+    """Points of a slice."""
+    many: int
+    """Observations beyond which a point has a slice of its own."""
+    camera: int
+    """Observations of one camera that are looked at side by side, …"""
+    block: int
+    """… and where blocks of 9×9 are summed."""
+
+
+def lanes_of(cameras: int, observations: int) -> Lanes:
+    """A large problem fills the GPU anyhow, and wants few empty slots. A small one waits for its
+    longest track and its largest camera: on notredame-692 a product takes half the time so."""
+    points, many = (32, 16) if observations <= 3_000_000 else (64, 64)
+    camera, block = (256, 128) if cameras <= 1000 else (128, 64)
+    return Lanes(points, many, camera, block)
+
+
+@dataclass(frozen=True)
 class ByPoint:
     """Slices of points."""
 
+    lanes: Lanes
     records: Tensor
     heads: Tensor
     members: Tensor
@@ -86,11 +105,11 @@ class Ends:
         )
 
 
-def point_order(degree: Tensor, owner: Tensor) -> Tensor:
+def point_order(degree: Tensor, owner: Tensor, many: int) -> Tensor:
     """The GPU's order of points: by device; those with many observations first, the others by
     their number of observations inside windows. Returns the shard's point at each place."""
     rank = torch.arange(len(degree), device=degree.device)
-    window = torch.where(degree > MANY, 0, 1 + rank // WINDOW)
+    window = torch.where(degree > many, 0, 1 + rank // WINDOW)
     most = int(degree.max()) + 1 if len(degree) else 1
     key = (owner.long() * (2 + len(degree) // WINDOW) + window) * most + (most - 1 - degree.long())
     return torch.argsort(key, stable=True)
@@ -105,7 +124,9 @@ def by_camera(ends: Ends, cameras: int) -> ByCamera:
     return ByCamera(ends.records(order, ends.point), _pointers(counts))
 
 
-def by_point(ends: Ends, points: Tensor, owner: Tensor, devices: int, total: int) -> ByPoint:
+def by_point(
+    ends: Ends, points: Tensor, owner: Tensor, devices: int, total: int, lanes: Lanes
+) -> ByPoint:
     """Slices of some points, in their order.
 
     points   numbers of the points to hold, ascending by device
@@ -119,7 +140,7 @@ def by_point(ends: Ends, points: Tensor, owner: Tensor, devices: int, total: int
     chosen = (item >= 0).nonzero()[:, 0]
     item = item[chosen]
     degree = torch.bincount(item, minlength=len(points))
-    return _sliced(ends, chosen, item, points, owner, degree, devices)
+    return _sliced(ends, chosen, item, points, owner, degree, devices, lanes)
 
 
 def _sliced(
@@ -130,15 +151,16 @@ def _sliced(
     owner: Tensor,
     degree: Tensor,
     devices: int,
+    lanes: Lanes,
 ) -> ByPoint:
-    place = points.device
-    order = point_order(degree, owner)
+    place, count = points.device, lanes.points
+    order = point_order(degree, owner, lanes.many)
     points, owner, degree = points[order], owner[order].long(), degree[order]
     back = torch.empty_like(order)
     back[order] = torch.arange(len(order), device=place)
     item = back[item]
     # a slice begins with a new device, with a point of many observations, or when lanes are used up
-    many = degree > MANY
+    many = degree > lanes.many
     run = torch.zeros(len(points), dtype=torch.bool, device=place)
     if len(points):
         run[0] = True
@@ -146,17 +168,17 @@ def _sliced(
     begins = run.nonzero()[:, 0]
     since = torch.arange(len(points), device=place)
     since = since - begins[torch.cumsum(run, 0) - 1] if len(points) else since
-    lane = since % LANES
+    lane = since % count
     slice_of = torch.cumsum(lane == 0, 0) - 1
     first = (lane == 0).nonzero()[:, 0]
     shared = many[first]
     width = torch.zeros(len(first), dtype=torch.int64, device=place)
     width.scatter_reduce_(0, slice_of, degree, "amax")
-    width = torch.where(shared, (width + LANES - 1) // LANES, width)
-    start = torch.cumsum(width * LANES, 0) - width * LANES
+    width = torch.where(shared, (width + count - 1) // count, width)
+    start = torch.cumsum(width * count, 0) - width * count
     heads = torch.stack([start, width, owner[first], shared.long()], dim=1).contiguous()
     idle = torch.where(shared, points[first], points[first])
-    members = (-1 - idle)[:, None].repeat(1, LANES)
+    members = (-1 - idle)[:, None].repeat(1, count)
     members[slice_of, lane] = points
     # observations of an item in the order they are given
     by_item = torch.argsort(item, stable=True)
@@ -164,12 +186,12 @@ def _sliced(
     rank = torch.empty_like(item)
     rank[by_item] = torch.arange(len(item), device=place) - begin[item[by_item]]
     n = slice_of[item]
-    inside = torch.where(shared[n], rank, rank * LANES + lane[item])
-    size = int((width * LANES).sum())
+    inside = torch.where(shared[n], rank, rank * count + lane[item])
+    size = int((width * count).sum())
     records = torch.zeros((size, 4), dtype=ends.u.dtype, device=place)
     records[start[n] + inside] = ends.records(chosen, ends.camera)
     counts = torch.bincount(owner[first], minlength=devices)
-    return ByPoint(records, heads, members.int().contiguous(), _pointers(counts))
+    return ByPoint(lanes, records, heads, members.int().contiguous(), _pointers(counts))
 
 
 def _bits(numbers: Tensor, kind: torch.dtype) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,10 +22,10 @@ from daba.shard import Shard, State
 from daba.solver_state import Saved, Saving
 from daba.surroundings import surroundings
 
-COUNTS = (2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
-"""Iterations of conjugate gradients that graphs are made for."""
-MOST = 16
-"""And for those that need more than was expected: this many, then twice as many, and so on."""
+CHUNKS = (32, 8, 2)
+"""Iterations of conjugate gradients that graphs are made of."""
+MORE = 16
+"""Those that need more than was expected: this many, then twice as many, and so on."""
 
 
 class GpuSolver(Saving):
@@ -188,25 +187,17 @@ class GpuSolver(Saving):
     def iterate(self) -> None:
         """One pass through the loop of Algorithm 1, for every device α. The host looks at the book
         once for each attempt at a step."""
-        launches, here, more = self.iteration, False, MOST
-        count = self._count(self.expected)
-
-        def first() -> None:
-            launches.begin()
-            launches.attempt(count, False)
-
-        self._run(("begin", count), first)
-        while True:
-            status = Status(int(self.book[Row.STATUS, 0]))
-            if status == Status.DONE:
-                break
+        here, more = False, MORE
+        self.graphs.run("begin", self.iteration.begin)
+        self._attempt(here)
+        while (status := Status(int(self.book[Row.STATUS, 0]))) != Status.DONE:
             here = here or status == Status.RESTART
             if status == Status.MORE:
-                self._run(("more", more, here), partial(launches.more, more, here))
-                more = min(2 * more, COUNTS[-1])
+                self._gradients(more, here)
+                more *= 2
             else:
-                count = self._count(self.expected)
-                self._run(("attempt", count, here), partial(launches.attempt, count, here))
+                self._attempt(here)
+        self._end()
         book = self.book
         self.expected = int(book[Row.COUNT].max())
         self.restarts = int(book[Row.RESTARTS].sum())
@@ -214,29 +205,36 @@ class GpuSolver(Saving):
         self.retries = int(book[Row.RETRIES].sum())
         self.moved = bool(book[Row.MOVED].any())
 
-    def _run(self, name: tuple[Any, ...], launch: Any) -> None:
-        """Run a part of the iteration, with the end of it (which does nothing until no device
-        tries any more), and read the book."""
-        launches = self.iteration
-        endings = launches.endings()
+    def _attempt(self, here: bool) -> None:
+        self.graphs.run(("attempt", here), partial(self.iteration.attempt, here))
+        self._gradients(self.expected, here)
 
-        def whole() -> None:
-            launch()
-            for part, _ in endings if not self.ghosts.needed else ():
+    def _gradients(self, count: int, here: bool) -> None:
+        """So many iterations of CG, the judgement, and what follows: the end of the iteration,
+        which does nothing until no device tries any more. Then read the book."""
+        for chunk in CHUNKS:
+            for _ in range(count // chunk if chunk > 2 else -(-count // chunk)):
+                self.graphs.run(("gradients", chunk), partial(self.iteration.gradients, chunk))
+            count %= chunk
+
+        def decide() -> None:
+            self.iteration.decide(here)
+            for part, _ in () if self.ghosts.needed else self.iteration.endings():
                 part()
             self.host.copy_(self.arrays.book, non_blocking=True)
 
-        self.graphs.run(name, whole, kind=name[0::2])
+        self.graphs.run(("decide", here), decide)
         self.wait()
-        if self.ghosts.needed and self.book[Row.STATUS, 0] == Status.DONE:
-            for n, (part, blocks) in enumerate(endings):
-                self.graphs.run(("end", n), part, kind=("end", n))
-                if blocks is not None:
-                    self.ghosts.update(self.arrays.new, blocks)
-            self.read_book()
 
-    def _count(self, expected: int) -> int:
-        return next((n for n in COUNTS if n >= expected), COUNTS[-1])
+    def _end(self) -> None:
+        """The end of the iteration where neighbours must be told what it makes, part by part."""
+        if not self.ghosts.needed:
+            return
+        for n, (part, blocks) in enumerate(self.iteration.endings()):
+            self.graphs.run(("end", n), part)
+            if blocks is not None:
+                self.ghosts.update(self.arrays.new, blocks)
+        self.read_book()
 
     def _surroundings(self, x: State) -> None:
         """What clipping and resetting the momentum look at."""

@@ -1,0 +1,114 @@
+"""Real problems on a GPU, against the CPU's runs and against Ceres.
+
+    python benchmarks/gpu_problems.py --prepare FOLDER FILES…   # with the CPU: references
+    python benchmarks/gpu_problems.py FOLDER FILES…             # with the GPU, here or elsewhere
+
+The first leaves, for each problem, its partition and the values of F that the CPU finds. The second
+needs NumPy, torch and Triton only; for Ceres it calls `ceres_ba` ($DABA_CERES or benchmarks/ceres).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import daba
+from daba.bench.ceres import CONFIGURATIONS, MOST_CAMERAS_FOR_DENSE, call, find_program, read_text
+
+DEVICES, ITERATIONS, LM_ITERATIONS = 8, 1000, 40
+KINDS = ("none", "sweep")
+EVER: dict[str, Any] = {"function_tolerance": 0.0, "patience": 10**6}
+"""Never stop before the last iteration."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("--prepare", action="store_true")
+    parser.add_argument("--precision", nargs="*", default=["auto", "float64"])
+    parser.add_argument("--only", choices=("daba", "lm"))
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of Ceres")
+    args = parser.parse_args()
+    for file in args.files:
+        name = "-".join(file.name.split(".")[0].split("-")[:2])
+        problem, kept = daba.load(file), args.folder / f"{name}.npz"
+        if args.prepare:
+            prepare(problem, kept)
+            continue
+        with np.load(kept) as found:
+            known = dict(found)
+        if args.only != "lm":
+            compare(name, problem, known, args.precision)
+        if args.only != "daba":
+            race(name, problem, float(known["lm"]), read_text(file), args.threads)
+
+
+def prepare(problem: daba.Problem, kept: Path) -> None:
+    """A partition, and F after the CPU's runs."""
+    partition = daba.make_partition(problem, DEVICES)
+    found: dict[str, Any] = {"camera": partition.camera_device, "point": partition.point_device}
+    for refine in KINDS:
+        run = daba.solve(problem, partition=partition, refine=refine, iterations=ITERATIONS, **EVER)
+        found[refine] = run.history[-1].objective
+    run = daba.solve(problem, method="lm", iterations=LM_ITERATIONS, **EVER)
+    found["lm"] = run.history[-1].objective
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(kept, **found)
+    told = [f"{key} {found[key] / problem.num_observations:.6f}" for key in (*KINDS, "lm")]
+    print(f"{kept}: F/K {', '.join(told)}", flush=True)
+
+
+def compare(
+    name: str, problem: daba.Problem, known: dict[str, np.ndarray], precisions: list[str]
+) -> None:
+    """1000 iterations, with the CPU's partition."""
+    partition = daba.partition_from_arrays(problem, known["camera"], known["point"])
+    for precision in precisions:
+        for refine in KINDS:
+            options: Any = {"refine": refine, "precision": precision, "backend": "gpu"}
+            daba.solve(problem, partition=partition, iterations=3, **options)  # compile
+            run = daba.solve(problem, partition=partition, iterations=ITERATIONS, **options, **EVER)
+            last = run.history[-1]
+            off = last.objective / float(known[refine]) - 1.0
+            print(
+                f"{name:<16}{refine:<7}{precision:<9} F/K {last.mean_objective:.6f}, "
+                f"{off:+.1e} against the CPU, {1e3 * last.seconds / last.iteration:.2f} ms each",
+                flush=True,
+            )
+
+
+def race(name: str, problem: daba.Problem, target: float, text: bytes, threads: int) -> None:
+    """Time to the F that the CPU reaches in 40 iterations of LM, and Ceres' on the host."""
+    target *= 1 + 1e-6
+    best = np.inf
+    for _ in range(3):  # the first compiles
+        run = daba.solve(problem, method="lm", backend="gpu", iterations=2 * LM_ITERATIONS, **EVER)
+        reached = [e.seconds for e in run.history if e.objective <= target]
+        best = min([best, *reached[:1]])
+    told = f"{name:<16}lm to F/K {target / problem.num_observations:.6f}: GPU {best:.4f} s"
+    program = find_program()
+    if program is None:
+        print(told + ", no Ceres here", flush=True)
+        return
+    times = {}
+    for label, arguments in CONFIGURATIONS.items():
+        if "dense" in label and problem.num_cameras > MOST_CAMERAS_FOR_DENSE:
+            continue
+        limit = ["--iterations", "200", "--threads", str(threads), "--max-seconds", "20"]
+        rows = call(program, text, [*limit, *arguments.split()])["iterations"]
+        reached = [row["seconds"] for row in rows if row["objective"] <= target]
+        times[label] = reached[0] if reached else np.inf
+        lowest = min(row["mean_objective"] for row in rows)
+        print(f"    {label}: {times[label]:.3f} s, lowest F/K {lowest:.6f}", flush=True)
+    fastest = min(times, key=lambda label: times[label])
+    ratio = times[fastest] / best
+    print(f"{told}; Ceres {times[fastest]:.3f} s ({fastest}, {threads} threads), {ratio:.1f} times")
+
+
+if __name__ == "__main__":
+    main()
