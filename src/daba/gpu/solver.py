@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from types import SimpleNamespace
 
@@ -54,7 +55,7 @@ class GpuSolver(Saving):
         on_gpu = self.device.type == "cuda"
         self.host = torch.zeros_like(self.arrays.book, device="cpu", pin_memory=on_gpu)
         self.expected = 4
-        if self.accelerated:
+        if self.accelerated and (options.resets or math.isfinite(options.clip)):
             self._surroundings(start)
         book = self.book
         limit = np.where(careful(shard, options), CAREFUL_RADIUS, LARGEST_RADIUS)
