@@ -30,6 +30,7 @@ _HOME = {
     ],
     "daba.options": ["Options"],
     "daba.partition": ["Partition", "make_partition", "partition_from_arrays"],
+    "daba.priors": ["Priors", "Targets"],
     "daba.problem": ["Problem"],
     "daba.result": ["Iteration", "Result"],
     "daba.run": ["solve"],
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     )
     from daba.options import Options
     from daba.partition import Partition, make_partition, partition_from_arrays
+    from daba.priors import Priors, Targets
     from daba.problem import Problem
     from daba.result import Iteration, Result
     from daba.run import solve
