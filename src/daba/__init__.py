@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 _HOME = {
     "daba.checkpoint": ["Checkpoints"],
     "daba.errors": ["DabaError", "DabaWarning"],
+    "daba.filtering": ["Dropped", "filter_outliers"],
     "daba.gather": ["gather", "save_store"],
     "daba.inspect": ["inspect"],
     "daba.intrinsics": ["PixelError", "forward_model", "pixel_error", "pixel_errors"],
@@ -43,6 +44,7 @@ __all__ = sorted([*_MODULE, "__version__"])
 if TYPE_CHECKING:
     from daba.checkpoint import Checkpoints
     from daba.errors import DabaError, DabaWarning
+    from daba.filtering import Dropped, filter_outliers
     from daba.gather import gather, save_store
     from daba.inspect import inspect
     from daba.intrinsics import PixelError, forward_model, pixel_error, pixel_errors

@@ -25,6 +25,9 @@ _RIDGE = 1e-12  # pull to the series where the observations leave a coefficient 
 _CORRECTIONS = 8  # of a forward model, at most; two are usual
 _CORRECT = 1e-4  # pixels: near enough to the rays we started from
 
+STEREOGRAPHIC = (1.0, -0.25, 0.0)
+"""d of the stereographic projection, in which every direction but one has a ray."""
+
 _tolerant = np.errstate(all="ignore")  # absurd cameras may overflow; they get a pinhole
 
 
@@ -246,8 +249,13 @@ class _Fit:
 def pixel_errors(problem: Problem, model: Floats | None = None) -> Floats:
     """|r| of each observation in pixels, (K,), as a reader of the written file computes it.
 
-    model   (f, k1, k2) of each camera, (C,3); that of `forward_model` if absent
+    model   (f, k1, k2) of each camera, (C,3); if absent, COLMAP's own camera models for a problem
+            read from a COLMAP model, `forward_model` for others
     """
+    if model is None and "colmap" in problem.info:
+        from daba.io.colmap import Solution
+
+        return Solution(problem).observation_errors()
     f, k1, k2 = (forward_model(problem) if model is None else np.asarray(model)).T
     r = np.empty(problem.num_observations)
     for c, cam in _chunks(problem.camera_index):
@@ -279,11 +287,20 @@ def summarize_errors(errors: Floats, behind: int) -> PixelError:
 
 
 def points_behind(problem: Problem) -> NDArray[np.intp]:
-    """Observations whose point does not lie in front of the camera."""
-    found = [
-        c.start + np.flatnonzero(camera_frame(problem, c)[:, 2] <= 0)
-        for c, _ in _chunks(problem.camera_index)
-    ]
+    """Observations whose point does not lie in front of the camera.
+
+    A camera with a fixed wide-angle lens (see `daba.io.colmap.optics`) may see what is beside or
+    behind it; there a point is behind that lies opposite to its ray.
+    """
+    found = []
+    for c, cam in _chunks(problem.camera_index):
+        x, u, d = camera_frame(problem, c), problem.u[c], problem.intrinsics[cam]
+        ahead = x[:, 2]
+        if problem.free_cameras is not None:
+            s = np.einsum("kx,kx->k", u, u)
+            along = np.einsum("kx,kx->k", u, x[:, :2]) + (d[:, 0] + s * d[:, 1]) * x[:, 2]
+            ahead = np.where((d == STEREOGRAPHIC).all(axis=1), along, ahead)
+        found.append(c.start + np.flatnonzero(ahead <= 0))
     return np.concatenate(found)
 
 

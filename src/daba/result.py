@@ -13,6 +13,7 @@ from daba.problem import Problem
 
 if TYPE_CHECKING:
     from daba.comm import Traffic
+    from daba.filtering import Dropped
     from daba.intrinsics import PixelError
     from daba.io.store import Store
     from daba.setup import Sizes
@@ -91,6 +92,8 @@ class Result:
     """What each process did; on rank 0."""
     local: dict[int, State] = field(default_factory=dict)
     """What each device of this process has reached."""
+    dropped: Dropped | None = None
+    """What `Options.filter` has taken out; `history` goes on after it."""
 
     @property
     def problem(self) -> Problem:
@@ -164,6 +167,9 @@ class Result:
         ]
         if method == "daba":
             rows.insert(5, ("restarts", f"{total[0]} of {made * self.options.devices} steps"))
+        rows[-1:-1] = self._colmap_rows()
+        if self.dropped is not None:
+            rows[-1:-1] = self.dropped.rows()
         if len(self.ranks) > 1:
             rows.insert(-1, ("processes", self._process_words()))
         return rows
@@ -176,6 +182,29 @@ class Result:
             f"{self.start_pixel_error.rms:.4g} → {self.pixel_error.rms:.4g} px "
             f"(median {self.pixel_error.median:.3g})"
         )
+
+    def _colmap_rows(self) -> list[tuple[str, str]]:
+        if (errors := self.colmap_errors) is None:
+            return []
+        words = f"{errors['start_px']:.6g} → {errors['mean_px']:.6g} px"
+        fit = f"rms {errors['fit_rms_px']:.2g}, largest {errors['fit_max_px']:.2g} px"
+        return [("pixel error (COLMAP)", words), ("intrinsics fit", fit)]
+
+    @cached_property
+    def colmap_errors(self) -> dict[str, float] | None:
+        """Of a COLMAP model: its mean reprojection error as COLMAP computes it, at the start and
+        now, and how far its cameras are from the rays that were solved for."""
+        if self.solution is None or "colmap" not in self.solution.info:
+            return None
+        from daba.io.colmap import Solution
+
+        now = Solution(self.solution)
+        return {
+            "start_px": Solution(self.start).mean_error,
+            "mean_px": now.mean_error,
+            "fit_rms_px": now.fit["rms_px"],
+            "fit_max_px": now.fit["max_px"],
+        }
 
     def _process_words(self) -> str:
         ranks, made = self.ranks, max(self.history[-1].iteration, 1)
@@ -210,12 +239,14 @@ class Result:
         """What `history.json` holds."""
         from daba import __version__
 
-        pixels = {}
+        pixels: dict[str, Any] = {}
         if self.solution is not None:
             pixels = {
                 "start_pixel_error": asdict(self.start_pixel_error),
                 "pixel_error": asdict(self.pixel_error),
             }
+            if self.colmap_errors is not None:
+                pixels["colmap"] = self.colmap_errors
         return {
             "daba": __version__,
             "problem": asdict(self.sizes),
@@ -229,6 +260,7 @@ class Result:
                 "objective": self.objective,
                 "mean_objective": self.mean_objective,
                 "linear_solver": self.linear_solver,
+                "dropped": None if self.dropped is None else self.dropped.to_dict(),
                 **pixels,
             },
             "ranks": [rank.to_dict() for rank in self.ranks],

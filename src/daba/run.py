@@ -7,7 +7,7 @@ import math
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
@@ -68,36 +68,109 @@ def solve(
     returned.
     """
     from daba.comm.serial import Communicator
-    from daba.setup import make_setup
 
     options = _options(options, changes, partition)
     comm = comm or Communicator()
-    set_threads(options.threads or comm.threads)
-    if comm.rank == 0:
-        compile_kernels()
-    comm.barrier()
-    from daba.baselines import make_solver
+    if options.filter is not None and not comm.broadcast(isinstance(problem, Problem)):
+        raise DabaError("a filter needs the whole problem, and a store is solved in parts")
+    again = Again(partition, callback, comm, log)
+    result = again.solve(problem, options, checkpoints)
+    if options.filter is not None and result.reason not in REASONS.values():
+        result = again.without_outliers(result, options.filter)
+    return result
 
-    begin = time.perf_counter()
-    setup = make_setup(problem, options, partition, comm)
-    options = setup.options
-    with one_blas_thread(), Interrupt() as interrupt, open_log(log, comm.rank) as lines:
-        solver = make_solver(setup.shard, options, comm)
-        setup = replace(setup, shard=solver.shard)  # what it has no use for can go
-        run = Run(solver, setup.fingerprint, callback, checkpoints, interrupt, begin, lines)
-        converged, reason = run.loop()
-    return Result(
-        solution=setup.gather(solver.x),
-        source=setup.source,
-        options=options,
-        history=run.history,
-        reason=reason,
-        converged=converged,
-        linear_solver=type(solver.levenberg.linear).__name__.lower(),
-        sizes=setup.sizes,
-        ranks=run.rank_reports(),
-        local=solver.shard.by_device(solver.x),
-    )
+
+@dataclass
+class Again:
+    """One solve, and others after it on what has been changed in between."""
+
+    partition: Partition | None
+    callback: Callback | None
+    comm: Communicator
+    log: PathLike | None
+    past: Iteration | None = None
+    """Where the solve before this one ended."""
+
+    def without_outliers(self, result: Result, pixels: float) -> Result:
+        from daba.filtering import filter_outliers
+
+        problem, dropped = self.on_first(lambda: filter_outliers(result.problem, pixels))
+        if self.comm.broadcast(dropped is not None and dropped.observations == 0):
+            return replace(result, dropped=dropped)
+        return replace(self.go_on(result, problem), dropped=dropped)
+
+    def go_on(self, result: Result, problem: Problem | None) -> Result:
+        """Solve a problem that begins where another has ended, and tell both as one."""
+        self.past = result.history[-1]
+        options = result.options
+        if options.max_seconds is not None:
+            options = replace(options, max_seconds=max(options.max_seconds - self.past.seconds, 0))
+        new = self.solve(problem, options)
+        later = [self.shifted(entry) for entry in new.history[1:]]
+        return replace(
+            new, options=result.options, source=result.source, history=result.history + later
+        )
+
+    def on_first(self, make: Callable[[], tuple[Any, Any]]) -> tuple[Any, Any]:
+        """What rank 0 makes, on rank 0; an error reaches all."""
+        made: tuple[Any, Any] = None, None
+        failure = ""
+        if self.comm.rank == 0:
+            try:
+                made = make()
+            except DabaError as error:
+                failure = str(error)
+        if failure := self.comm.broadcast(failure):
+            raise DabaError(failure)
+        return made
+
+    def told(self, entry: Iteration) -> Any:
+        return None if self.callback is None else self.callback(self.shifted(entry))
+
+    def shifted(self, entry: Iteration) -> Iteration:
+        """An entry of the history, counted on from where the solve before has ended."""
+        past = self.past
+        if past is None:
+            return entry
+        number, seconds = past.iteration + entry.iteration, past.seconds + entry.seconds
+        return replace(entry, iteration=number, seconds=seconds)
+
+    def solve(
+        self,
+        problem: Problem | Store | None,
+        options: Options,
+        checkpoints: Checkpoints | None = None,
+    ) -> Result:
+        from daba.setup import make_setup
+
+        comm = self.comm
+        set_threads(options.threads or comm.threads)
+        if comm.rank == 0:
+            compile_kernels()
+        comm.barrier()
+        from daba.baselines import make_solver
+
+        begin = time.perf_counter()
+        setup = make_setup(problem, options, self.partition, comm)
+        options = setup.options
+        with one_blas_thread(), Interrupt() as interrupt, open_log(self.log, comm.rank) as lines:
+            solver = make_solver(setup.shard, options, comm)
+            setup = replace(setup, shard=solver.shard)  # what it has no use for can go
+            told = None if self.callback is None else self.told
+            run = Run(solver, setup.fingerprint, told, checkpoints, interrupt, begin, lines)
+            converged, reason = run.loop()
+        return Result(
+            solution=setup.gather(solver.x),
+            source=setup.source,
+            options=options,
+            history=run.history,
+            reason=reason,
+            converged=converged,
+            linear_solver=type(solver.levenberg.linear).__name__.lower(),
+            sizes=setup.sizes,
+            ranks=run.rank_reports(),
+            local=solver.shard.by_device(solver.x),
+        )
 
 
 def _options(

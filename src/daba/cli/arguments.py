@@ -34,6 +34,25 @@ Intrinsics = Annotated[
         "Bundler. Other formats have only one reading."
     ),
 ]
+Rigs = Annotated[
+    Literal["keep", "free"],
+    tyro.conf.arg(
+        help="COLMAP models with rigs of several cameras: keep refuses them, because the images of "
+        "a frame must not move relative to each other; free adjusts every image for itself, and a "
+        "model that is written has no rigs."
+    ),
+]
+Kind = Annotated[
+    Literal["same", "binary", "text"],
+    tyro.conf.arg(help="How a COLMAP model is written; same is as it was read."),
+]
+Overwrite = Annotated[
+    bool,
+    tyro.conf.arg(
+        help="Allow a COLMAP model to be written over the one that was read.",
+        help_behavior_hint="",
+    ),
+]
 Quiet = Annotated[
     bool, tyro.conf.arg(help="Print nothing but warnings and errors.", help_behavior_hint="")
 ]

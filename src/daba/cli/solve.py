@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import tyro
 
 from daba.checkpoint import Checkpoints
-from daba.cli.arguments import Flag, Intrinsics, Quiet, flags_of, parse
+from daba.cli.arguments import Flag, Intrinsics, Kind, Overwrite, Quiet, Rigs, flags_of, parse
 from daba.cli.console import make_console, pairs_table, to_json
 from daba.cli.outputs import check_problem_target, check_target
 from daba.errors import DabaError
@@ -31,7 +31,8 @@ EXIT_CODES = {reason: 128 + number for number, reason in REASONS.items()}
 
 GROUPS = {
     "method": (
-        "method", "devices", "iterations", "loss", "loss_radius", "refine", "threads", "seed",
+        "method", "devices", "iterations", "loss", "loss_radius", "filter", "refine", "threads",
+        "seed",
     ),
     "stopping": (
         "function_tolerance", "gradient_tolerance", "patience", "max_seconds", "report_every",
@@ -64,18 +65,20 @@ class Solve:
       daba solve problem.txt.bz2 --devices 8 --iterations 200 --loss huber --loss-radius 32
       daba solve problem.txt.bz2 --devices 8 --output solution.txt --output solution.ply \\
           --history history.json --plot convergence.png
+      daba solve sparse/0 --output sparse/ba --filter 4
       daba partition problem.txt.bz2 --devices 8 --output problem.daba
       mpiexec -n 4 daba solve problem.daba --output solution.daba --checkpoint saved \\
           --checkpoint-every 10m
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
-    """Problem to solve: BAL (.txt, .bal), Bundler (.out), .npz, or a store."""
+    """Problem to solve: BAL (.txt, .bal), Bundler (.out), .npz, or the folder of a COLMAP model or
+    a store."""
     output: Annotated[
         tyro.conf.UseAppendAction[tuple[Path, ...]], tyro.conf.arg(metavar="OUT")
     ] = ()
-    """Where to write the solution: BAL, .npz, .ply or a store (.daba) by suffix. Give it again for
-    more files."""
+    """Where to write the solution: BAL, .npz, .ply or a store (.daba) by suffix; of a COLMAP model
+    also a folder. Give it again for more files."""
     history: Annotated[Path | None, tyro.conf.arg(metavar="H.json", help_behavior_hint="")] = None
     """Where to write options, every iteration and the result, as JSON."""
     plot: Annotated[Path | None, tyro.conf.arg(metavar="P.png", help_behavior_hint="")] = None
@@ -93,6 +96,9 @@ class Solve:
     log: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
     """Folder for a log of every process: its own F, times, bytes and memory, at each report."""
     intrinsics: Intrinsics = "auto"
+    rigs: Rigs = "keep"
+    kind: Kind = "same"
+    overwrite: Overwrite = False
     quiet: Quiet = False
 
 
@@ -118,7 +124,7 @@ def run(argv: list[str]) -> int:
     elif talks:
         from daba.io import load
 
-        problem = load(command.input, command.intrinsics)
+        problem = load(command.input, command.intrinsics, rigs=command.rigs)
         if not options.centralized and options.devices > problem.num_cameras:
             make_partition(problem, options.devices)  # says why not, before anything is compiled
     console = _announced(problem) if talks and not command.quiet else None
@@ -201,7 +207,7 @@ def make_options(values: dict[str, Any]) -> Options:
 def _check_outputs(command: Solve) -> None:
     """Refuse what cannot be written now rather than after an hour."""
     for path in command.output:
-        check_problem_target(path)
+        check_problem_target(path, command.input, command.overwrite)
     if command.history is not None:
         check_target(command.history)
     if command.plot is not None:
@@ -220,7 +226,6 @@ def _write(command: Solve, result: Result, comm: Communicator) -> tuple[list[Pat
     """Write every file that can be written; returns those, and what went wrong with others. All
     processes write a store; rank 0 writes the rest, and gathers the solution for that."""
     from daba.gather import gather, save_store
-    from daba.io import save
     from daba.io.files import open_output
     from daba.io.folders import is_store
     from daba.plot import convergence
@@ -247,7 +252,13 @@ def _write(command: Solve, result: Result, comm: Communicator) -> tuple[list[Pat
     whole = gather(result, comm) if files else None
     if comm.rank == 0:
         for path in files:
-            attempt(path, lambda path: save(cast("Problem", whole), path))
+            attempt(path, lambda path: _save(command, cast("Problem", whole), path))
         attempt(command.history, write_history)
         attempt(command.plot, lambda path: convergence(result, path))
     return written, errors if comm.rank == 0 else []
+
+
+def _save(command: Solve, solution: Problem, path: Path) -> None:
+    from daba.io import save
+
+    save(solution, path, kind=command.kind, overwrite=command.overwrite)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daba.errors import DabaError
-from daba.intrinsics import fit_forward, forward_residual, rays_from_forward
+from daba.intrinsics import STEREOGRAPHIC, fit_forward, forward_residual, rays_from_forward
 from daba.io.colmap.parts import Camera
 from daba.problem import Floats, Ints
 
@@ -34,7 +34,6 @@ NATIVE = {
     "RADIAL": (True, True, True),
 }
 """Models with intrinsics to be optimised, and which of d1, d2 and d3 are."""
-STEREOGRAPHIC = (1.0, -0.25, 0.0)
 
 _STEP = 1e-6  # of a ray, for the derivative of its pixel
 _FLAT = 0.05  # least growth of an image's radius that weights believe in

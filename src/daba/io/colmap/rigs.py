@@ -10,17 +10,17 @@ import numpy as np
 
 from daba.errors import DabaError
 from daba.io.colmap.model import Model
+from daba.io.colmap.parts import Rig
 from daba.io.colmap.poses import compose, inverted
 from daba.problem import Floats
 
 
 def image_poses(model: Model, rigs: str) -> Floats:
     """Poses (I,7) of all images, world to camera; NaN where there is none."""
-    poses = np.where(usable(model.images.poses)[:, None], model.images.poses, np.nan)
-    if not model.has_rigs:
-        return poses
     if rigs not in ("keep", "free"):
         raise DabaError(f"rigs must be 'keep' or 'free', not {rigs!r}")
+    if not model.has_rigs:
+        return np.where(usable(model.images.poses)[:, None], model.images.poses, np.nan)
     if rigs == "keep":
         _check_alone(model)
     frame, image, sensor_from_rig = _links(model)
@@ -88,10 +88,8 @@ def _links(model: Model) -> tuple[np.ndarray, np.ndarray, Floats]:
     return np.array(frame, np.int64), np.array(image, np.int64), np.array(sensor).reshape(-1, 7)
 
 
-def _pose(model: Model, rig: object, camera: int) -> Floats:
-    pose = rig.others.get(camera)  # type: ignore[attr-defined]
+def _pose(model: Model, rig: Rig, camera: int) -> Floats:
+    pose = rig.others.get(camera)
     if pose is None:
-        raise DabaError(
-            f"{model.path('rigs')}: camera {camera} has no place in rig {rig.id}"  # type: ignore[attr-defined]
-        )
+        raise DabaError(f"{model.path('rigs')}: camera {camera} has no place in rig {rig.id}")
     return pose
