@@ -80,9 +80,7 @@ def forward_model(problem: Problem) -> Floats:
 
 
 @_tolerant
-def fit_forward(
-    camera_index: Ints, u: Floats, focal: Floats, d: Floats, terms: int = 3
-) -> Floats:
+def fit_forward(camera_index: Ints, u: Floats, focal: Floats, d: Floats, terms: int = 3) -> Floats:
     """The forward model (f, k1, k2) of cameras with ray coefficients d; with 2 terms k2 is 0.
 
     At an observed u the ray model is the direction p = u / z, ρ = |u| / z, and there
@@ -111,9 +109,7 @@ def forward_residual(
     """How far from its pixel a forward model (f, k1, k2) sees each ray, (K,), in pixels."""
     f, k1, k2 = model[camera_index].T
     z, ρ2 = _ray_radius(u, d[camera_index])
-    return np.asarray(
-        np.sqrt(ρ2) * np.abs(focal[camera_index] * z - f * (1 + ρ2 * (k1 + ρ2 * k2)))
-    )
+    return np.asarray(np.sqrt(ρ2) * np.abs(focal[camera_index] * z - f * (1 + ρ2 * (k1 + ρ2 * k2))))
 
 
 def _ray_radius(u: Floats, d: Floats) -> tuple[Floats, Floats]:

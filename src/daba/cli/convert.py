@@ -19,8 +19,8 @@ class Convert:
 
     BAL and Bundler are written in the standard forward model, which every other tool reads; .npz
     and .daba, a store shared out to devices, lose nothing; .ply is for viewers.
-    OUT is a store if it ends in .daba or if --devices is given. A COLMAP model, whose IN is a folder,
-    can also become a COLMAP model, such as a text one.
+    OUT is a store if it ends in .daba or if --devices is given. Of a COLMAP model, any other name
+    is the folder of a COLMAP model.
 
     examples:
       daba convert problem.txt.bz2 problem.npz

@@ -27,7 +27,8 @@ class Info:
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
-    """Problem: BAL (.txt, .bal), Bundler (.out), .npz, or the folder of a COLMAP model or a store."""
+    """Problem: BAL (.txt, .bal), Bundler (.out), .npz, or the folder of a COLMAP model or a
+    store."""
     intrinsics: Intrinsics = "auto"
     rigs: Rigs = "keep"
     json: Json = False

@@ -37,7 +37,8 @@ class Partition:
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
-    """Problem: BAL (.txt, .bal), Bundler (.out), .npz, or the folder of a COLMAP model or a store."""
+    """Problem: BAL (.txt, .bal), Bundler (.out), .npz, or the folder of a COLMAP model or a
+    store."""
     devices: Annotated[int | None, tyro.conf.arg(metavar="S", help_behavior_hint="")] = None
     """Number of devices S; a store has its own, and is partitioned anew for any other."""
     output: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None

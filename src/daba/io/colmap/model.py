@@ -1,4 +1,4 @@
-"""A folder with a COLMAP model: which files it has, and what they hold, read when first asked for."""
+"""A folder with a COLMAP model: which files it has, and what they hold when it is asked for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ T = TypeVar("T")
 def is_model(folder: PathLike) -> bool:
     """Whether the folder holds at least one file of a COLMAP model."""
     return any(
-        (Path(folder) / (part + kind.SUFFIX)).is_file() for part in NEEDED for kind in KINDS.values()
+        (Path(folder) / (part + kind.SUFFIX)).is_file()
+        for part in NEEDED
+        for kind in KINDS.values()
     )
 
 

@@ -17,15 +17,16 @@ errors around the axis too much in wide images.)
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from daba.errors import DabaError
+from daba.errors import DabaError, DabaWarning
 from daba.intrinsics import STEREOGRAPHIC, fit_forward, forward_residual, rays_from_forward
 from daba.io.colmap.parts import Camera
-from daba.problem import Floats, Ints
+from daba.problem import Floats, Ints, Problem
 
 NATIVE = {
     "SIMPLE_PINHOLE": (True, False, False),
@@ -122,6 +123,29 @@ def project(cameras: Sequence[Camera], lenses: Floats, group: Ints, x: Floats) -
     for g, k in _by_camera(group, ~is_native(cameras)):
         pixels[k] = _theirs(cameras[g]).img_from_cam(x[k])
     return pixels
+
+
+def check_forward(problem: Problem) -> None:
+    """Raise `DabaError` if cameras read from a COLMAP model cannot be written as (f, k1, k2)."""
+    from daba.io.colmap.model import Model
+
+    info = problem.info
+    cameras = Model(info["colmap"]["path"]).camera_by_id
+    for camera in (cameras[int(number)] for number in info["lens_ids"]):
+        if camera.model not in NATIVE:
+            raise DabaError(
+                f"camera {camera.id} is {camera.model}, which BAL and Bundler cannot express; they "
+                "have a focal length and two coefficients of radial distortion"
+            )
+    lenses = np.asarray(info["lens"])
+    uneven = np.flatnonzero(lenses[:, 0] != lenses[:, 1])
+    if len(uneven):
+        warnings.warn(
+            f"camera {info['lens_ids'][uneven[0]]} has different fx and fy, and BAL and Bundler "
+            "one focal length: its pixels are written as if they were square",
+            DabaWarning,
+            stacklevel=4,
+        )
 
 
 def ray_weights(u: Floats, d: Floats, focal: Floats) -> Floats:

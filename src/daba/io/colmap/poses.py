@@ -1,4 +1,4 @@
-"""Poses: quaternions and translations, world to camera, as COLMAP has them; R and centre, as we do."""
+"""Poses: COLMAP's quaternions and translations, world to camera, and our rotations and centres."""
 
 from __future__ import annotations
 

@@ -102,7 +102,9 @@ def observations(model: Model, registered: np.ndarray) -> tuple[np.ndarray, Ints
             "but has no pose"
         )
     order = np.argsort(points.ids)
-    place = np.minimum(np.searchsorted(points.ids, images.points[row], sorter=order), len(order) - 1)
+    place = np.minimum(
+        np.searchsorted(points.ids, images.points[row], sorter=order), len(order) - 1
+    )
     point = order[place].astype(np.int32)
     wrong = np.flatnonzero(points.ids[point] != images.points[row])
     if len(wrong):
@@ -136,7 +138,9 @@ def _check_content(model: Model, registered: np.ndarray) -> None:
     if not len(registered):
         raise DabaError(f"{model.folder}: no image of this model has a pose")
     if not len(model.points.ids):
-        raise DabaError(f"{model.folder}: this model has no 3D points, so there is nothing to adjust")
+        raise DabaError(
+            f"{model.folder}: this model has no 3D points, so there is nothing to adjust"
+        )
     seen, tracks = int((model.images.points >= 0).sum()), int(model.points.tracks.sum())
     if not seen:
         raise DabaError(f"{model.folder}: no image of this model sees a 3D point")

@@ -6,7 +6,7 @@ Places (`at`) are numbers of lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from daba.io.colmap.parts import (
     Edits,
     Frames,
     Images,
+    Longs,
     Points,
     Rig,
 )
@@ -29,7 +30,6 @@ SUFFIX = ".txt"
 
 def read_cameras(data: bytes) -> Cameras:
     found: list[Camera] = []
-    places: list[int] = []
 
     def one(words: list[str]) -> None:
         number, name, width, height = int(words[0]), words[1], int(words[2]), int(words[3])
@@ -42,10 +42,8 @@ def read_cameras(data: bytes) -> Cameras:
             )
         found.append(Camera(number, name, width, height, params))
 
-    for at, line in _lines(data):
-        _understand(at, lambda line=line: one(line.split()))
-        places.append(at)
-    return Cameras(found, np.array(places, np.int64))
+    places = _each(data, one)
+    return Cameras(found, places)
 
 
 def read_images(data: bytes) -> Images:
@@ -55,20 +53,19 @@ def read_images(data: bytes) -> Images:
     rows = [np.empty((0, 3))]
     lines = _split(data)
 
-    def one(at: int) -> None:
-        words = lines[at].split(maxsplit=9)
+    def head(line: str) -> None:
+        words = line.split(maxsplit=9)
         heads.append([float(word) for word in words[:9]])
         names.append(words[9].strip())
 
-    def points(at: int) -> None:
-        line = lines[at] if at < len(lines) else ""
+    def points(line: str) -> None:
         rows.append(np.array(line.split(), np.float64).reshape(-1, 3))
 
     at = 0
     while at < len(lines):
         if lines[at].strip() and not lines[at].startswith("#"):
-            _understand(at, lambda at=at: one(at))
-            _understand(at + 1, lambda at=at + 1: points(at))
+            _understand(at, lines[at], head)
+            _understand(at + 1, lines[at + 1] if at + 1 < len(lines) else "", points)
             places.append(at)
             at += 1
         at += 1
@@ -91,18 +88,14 @@ def read_images(data: bytes) -> Images:
 def read_points(data: bytes) -> Points:
     heads: list[list[float]] = []
     tracks: list[int] = []
-    places: list[int] = []
 
-    def one(line: str) -> None:
-        words = line.split()
+    def one(words: list[str]) -> None:
         heads.append([float(word) for word in words[:8]])
-        if len(words) % 2:
+        if len(words) % 2 or not all(map(str.isdigit, words[8:])):
             raise ValueError
         tracks.append(len(words) // 2 - 4)
 
-    for at, line in _lines(data):
-        _understand(at, lambda line=line: one(line))
-        places.append(at)
+    places = _each(data, one)
     table = np.array(heads, np.float64).reshape(-1, 8)
     return Points(
         ids=table[:, 0].astype(np.int64),
@@ -110,7 +103,7 @@ def read_points(data: bytes) -> Points:
         colours=table[:, 4:7].astype(np.uint8),
         errors=table[:, 7].copy(),
         tracks=np.array(tracks, np.int64),
-        at=np.array(places, np.int64),
+        at=places,
     )
 
 
@@ -137,32 +130,30 @@ def read_rigs(data: bytes) -> list[Rig]:
                 others[sensor] = pose
         rigs.append(Rig(number, reference, others))
 
-    for at, line in _lines(data):
-        _understand(at, lambda line=line: one(line.split()))
+    _each(data, one)
     return rigs
 
 
 def read_frames(data: bytes) -> Frames:
     heads: list[list[float]] = []
     images: list[list[tuple[int, int]]] = []
-    places: list[int] = []
 
     def one(words: list[str]) -> None:
         heads.append([float(word) for word in words[:9]])
         data_ids = words[10 : 10 + 3 * int(words[9])]
         found = zip(data_ids[::3], data_ids[1::3], data_ids[2::3], strict=True)
-        images.append([(int(sensor), int(image)) for kind, sensor, image in found if kind == "CAMERA"])
+        images.append(
+            [(int(sensor), int(image)) for kind, sensor, image in found if kind == "CAMERA"]
+        )
 
-    for at, line in _lines(data):
-        _understand(at, lambda line=line: one(line.split()))
-        places.append(at)
+    places = _each(data, one)
     table = np.array(heads, np.float64).reshape(-1, 9)
     return Frames(
         table[:, 0].astype(np.int64),
         table[:, 1].astype(np.int64),
         np.ascontiguousarray(table[:, 2:]),
         images,
-        np.array(places, np.int64),
+        places,
     )
 
 
@@ -230,17 +221,19 @@ def _join(lines: list[str]) -> bytes:
     return "\n".join(lines).encode("utf-8", "surrogateescape")
 
 
-def _lines(data: bytes) -> Iterator[tuple[int, str]]:
-    """The lines that say something, with their numbers."""
-    for at, line in enumerate(_split(data)):
-        if line.strip() and not line.startswith("#"):
-            yield at, line
+def _each(data: bytes, read: Callable[[list[str]], None]) -> Longs:
+    """Read every line that says something; returns their numbers."""
+    lines = _split(data)
+    said = [at for at, line in enumerate(lines) if line.strip() and not line.startswith("#")]
+    for at in said:
+        _understand(at, lines[at], lambda line: read(line.split()))
+    return np.array(said, np.int64)
 
 
-def _understand(at: int, read: Callable[[], None]) -> None:
+def _understand(at: int, line: str, read: Callable[[str], None]) -> None:
     """Read a line, or say which one it is that cannot be read."""
     try:
-        read()
+        read(line)
     except MisfitError as error:
         raise MisfitError(f"line {at + 1}: {error}") from None
     except (ValueError, IndexError):
