@@ -60,8 +60,8 @@ def _check_alone(model: Model) -> None:
         raise DabaError(
             f"{model.folder}: this model has a rig of several cameras: frame {frames.ids[k]} of "
             f"rig {frames.rigs[k]} has {len(frames.images[k])} images, which must keep their "
-            "places relative to each other, and that cannot be kept here yet; --rigs free adjusts every "
-            "image for itself and writes a model without rigs"
+            "places relative to each other, and that cannot be kept here yet; --rigs free adjusts "
+            "every image for itself and writes a model without rigs"
         )
 
 
