@@ -62,7 +62,8 @@ def main() -> None:
         "pycolmap, s", "daba, s", "command, s", "times faster",
     ]  # fmt: skip
     print(table(head, rows))
-    say(f"written: {save_json('colmap', {'options': vars(args), 'models': found})}")
+    options = {name: str(value) for name, value in vars(args).items()}
+    say(f"written: {save_json('colmap', {'options': options, 'models': found})}")
 
 
 def compare(model: Path, scratch: Path, args: argparse.Namespace) -> dict[str, Any]:
