@@ -9,8 +9,9 @@ import numpy as np
 from daba.direct import Cost, Plan, make_plan
 from daba.kernels.cpu import cholesky, pcg, schur
 from daba.kernels.cpu.block import aligned
-from daba.kernels.cpu.types import Bools, Floats, System
+from daba.kernels.cpu.types import Bools, Floats, System, Ties
 from daba.options import Options
+from daba.problem import Ints
 from daba.shard import Shard
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ class LinearSolver(Protocol):
 class Pcg:
     """Implicit S, preconditioned by its diagonal blocks."""
 
-    def __init__(self, shard: Shard, options: Options) -> None:
-        self.shard = shard
+    def __init__(self, shard: Shard, options: Options, ties: Ties | None = None) -> None:
+        self.shard, self.ties = shard, ties
         self.limits = (options.pcg_forcing, options.pcg_residual, options.pcg_iterations)
         tasks = shard.devices.point_tasks
         rows = np.diff(shard.devices.camera_ptr)[tasks.device]
@@ -50,6 +51,8 @@ class Pcg:
     ) -> tuple[Bools, int]:
         obs, devices = self.shard.intra, self.shard.devices
         schur.schur_diagonal(obs, system, D, V_inv, active, devices.camera_tasks, self.factors)
+        if self.ties is not None:
+            pcg.tie_blocks(self.factors, self.ties, active, devices.camera_ptr)
         pcg.factor_blocks(self.factors, devices.camera_tasks, active)
         count = pcg.solve(
             obs,
@@ -64,6 +67,7 @@ class Pcg:
             devices.point_tasks,
             self.buffers,
             self.limits,
+            self.ties,
             x,
         )
         return active, int(count.sum())
@@ -89,21 +93,106 @@ class Direct:
         return active & definite, 0
 
 
+class TiedDirect(Direct):
+    """The same where parameters are held or cameras of a device share d.
+
+    What is held is cut out of S, and shared d with it. Then d is put back as a border: with y₀ the
+    solution without it and Y that for its columns B of S, (T − BᵀY) δ = b − Bᵀy₀ is left for all d
+    of a device, T being what S has where B's columns and rows meet, and x = y₀ − Y δ.
+    """
+
+    def __init__(self, shard: Shard, plan: Plan, ties: Ties) -> None:
+        super().__init__(shard, plan)
+        C = shard.num_cameras
+        self.slot = _slots(ties.leader, shard.devices.camera_ptr)
+        self.still = ties.held.copy()
+        self.still[self.slot >= 0, 6:] = True
+        self.moves = np.repeat(self.slot >= 0, 3).reshape(C, 3) & ~ties.held[:, 6:]
+        columns = 3 * (int(self.slot.max(initial=-1)) + 1)
+        self.border = np.zeros((columns, C, 9))
+        self.answer = np.zeros((columns, C, 9))
+
+    def solve(
+        self, system: System, D: Floats, V_inv: Floats, rhs: Floats, active: Bools, x: Floats
+    ) -> tuple[Bools, int]:
+        plan = self.plan
+        cholesky.form(self.shard.intra, system, D, V_inv, active, plan, self.blocks, self.tiles)
+        self.border[:] = 0.0
+        if len(self.border):
+            cholesky.borders(plan, self.tiles, self.slot, self.border)
+        cholesky.hold(plan, self.still, self.tiles)
+        solved = active & cholesky.factor(plan, active, self.tiles, self.inverses)
+        cut = np.where(self.still, 0.0, rhs)
+        cholesky.substitute(plan, self.tiles, self.inverses, cut, x)
+        x[self.still] = 0.0
+        for column, answer in zip(self.border, self.answer, strict=True):
+            cut = np.where(self.still, 0.0, column)
+            cholesky.substitute(plan, self.tiles, self.inverses, cut, answer)
+            answer[self.still] = 0.0
+        for device in np.flatnonzero(solved) if len(self.border) else ():
+            solved[device] = self._put_back(int(device), rhs, x)
+        return solved, 0
+
+    def _put_back(self, device: int, rhs: Floats, x: Floats) -> bool:
+        """Find d of one device's groups, and correct the rest; False if that cannot be done."""
+        own = slice(*self.shard.devices.camera_ptr[device : device + 2])
+        slot, moves = self.slot[own], self.moves[own]
+        G = int(slot.max(initial=-1)) + 1
+        if G == 0:
+            return True
+        n, members = 3 * G, np.flatnonzero(slot >= 0)
+        B, Y, y = self.border[:n, own], self.answer[:n, own], x[own]
+
+        def collected(rows: Floats) -> Floats:  # d's rows (members, 3, …) summed by slot
+            total = np.zeros((G, *rows.shape[1:]))
+            np.add.at(total, slot[members], rows)
+            return total
+
+        free = collected(moves[members].astype(float)).ravel() > 0
+        T = collected(B[:, members, 6:].transpose(1, 2, 0)).reshape(n, n)
+        apart = np.where(self.still[own], 0.0, B).reshape(n, -1)
+        K = T - apart @ Y.reshape(n, -1).T
+        K = 0.5 * (K + K.T)
+        b = collected(rhs[own][members, 6:]).ravel() - apart @ y.ravel()
+        K, b = K[np.ix_(free, free)], b[free]
+        try:
+            np.linalg.cholesky(K)
+        except np.linalg.LinAlgError:
+            return False
+        step = np.zeros(n)
+        step[free] = np.linalg.solve(K, b)
+        y -= np.tensordot(step, Y, axes=1)
+        y[members, 6:] = step.reshape(G, 3)[slot[members]]
+        return True
+
+
+def _slots(leader: Ints, camera_ptr: np.ndarray) -> Ints:
+    """Number, within its device, of the group of each camera that shares its d; −1 for others."""
+    follows = leader != np.arange(len(leader))
+    shares = follows.copy()
+    shares[leader[follows]] = True
+    slot = np.full(len(leader), -1, np.int32)
+    for lo, hi in zip(camera_ptr[:-1], camera_ptr[1:], strict=True):
+        found = lo + np.flatnonzero(shares[lo:hi])
+        slot[found] = np.unique(leader[found], return_inverse=True)[1]
+    return slot
+
+
 def make_linear_solver(
-    shard: Shard, options: Options, comm: Communicator | None = None
+    shard: Shard, options: Options, comm: Communicator | None = None, ties: Ties | None = None
 ) -> LinearSolver:
     """The solver asked for; `auto` compares the estimated cost of both, over all processes: what
     is chosen must not depend on how devices are placed."""
     many = shard.extent.cameras > MOST_CAMERAS_FOR_PLAN
     if options.linear_solver == "pcg" or (options.linear_solver == "auto" and many):
-        return Pcg(shard, options)
+        return Pcg(shard, options, ties)
     plan, cost = make_plan(shard.intra, shard.devices, shard.extent.largest)
     if options.linear_solver == "auto":
         here = np.array([*cost, float(len(shard.intra.camera))])
         *total, observations = here if comm is None else comm.sum(here)
         if not direct_pays(Cost(*total), observations):
-            return Pcg(shard, options)
-    return Direct(shard, plan)
+            return Pcg(shard, options, ties)
+    return Direct(shard, plan) if ties is None else TiedDirect(shard, plan, ties)
 
 
 def direct_pays(cost: Cost, observations: float) -> bool:

@@ -64,6 +64,13 @@ class Targets:
     def __len__(self) -> int:
         return len(self.index)
 
+    def measure(self, values: Floats) -> tuple[Floats, Floats, Floats]:
+        """½ρ(rᵀΛr), ρ' and Λr of each, given the values of all variables, (count, 3)."""
+        off = values[self.index] - self.target
+        pull = np.einsum("nab,nb->na", self.information, off)
+        value, slope = self.loss((off * pull).sum(axis=1))
+        return 0.5 * value, slope, pull
+
     def take(self, place: Ints) -> Targets:
         """Those of the variables that have a place (not −1), by it."""
         at = place[self.index]
@@ -127,6 +134,12 @@ class Priors:
 
     def __len__(self) -> int:
         return len(self.positions) + len(self.intrinsics) + len(self.points)
+
+    def objective(self, cameras: Floats, points: Floats) -> float:
+        """Σ ½ ρ(rᵀΛr) at camera records and points."""
+        values = (cameras[:, 9:12], cameras[:, 12:15], points)
+        each = zip((self.positions, self.intrinsics, self.points), values, strict=True)
+        return float(sum(targets.measure(x)[0].sum() for targets, x in each))
 
     def validated(self, cameras: int, points: int) -> Priors:
         self.positions.validated("camera", cameras)

@@ -197,11 +197,15 @@ class Problem:
         return replace(self, cameras=cameras, points=points)
 
     def objective(self, loss: Loss | None = None) -> float:
-        """F(x) = Σ ½ ρ(ω² |e|²), computed with plain NumPy."""
+        """F(x) = Σ ½ ρ(ω² |e|²) and the priors' terms, computed with plain NumPy."""
         from daba.kernels import reference
         from daba.losses import Trivial
 
-        return reference.objective(self, loss or Trivial())
+        return reference.objective(self, loss or Trivial()) + self.prior_objective()
+
+    def prior_objective(self) -> float:
+        """The priors' part of F(x): Σ ½ ρ(rᵀΛr), each with its own loss."""
+        return 0.0 if self.priors is None else self.priors.objective(self.cameras, self.points)
 
     def validated(self) -> Problem:
         """Return self, or raise `DabaError` naming the first camera, point or observation

@@ -28,9 +28,9 @@ class Iteration:
     seconds: float
     """Since the solve began, setting up included and compiling excluded."""
     objective: float
-    """F."""
+    """F: what is minimised, of observations and priors."""
     mean_objective: float
-    """F / K, the paper's mean reprojection error."""
+    """F of the observations / K, the paper's mean reprojection error."""
     rms_pixels: float
     """√(Σ ω²|e|² / K), a pixel error to first order."""
     restarts: int = 0
@@ -45,6 +45,8 @@ class Iteration:
     """For neighbours' variables to arrive."""
     exchange_seconds: float = 0.0
     """Packing, sending and unpacking."""
+    prior_objective: float = 0.0
+    """The priors' part of F."""
 
 
 @dataclass

@@ -35,7 +35,7 @@ Callback = Callable[[Iteration], Any]
 
 COLUMNS = (
     "objective", "square", "restarts", "pcg", "retries", "sent", "computing", "waiting",
-    "exchanging", "moving", "interrupted", "seconds",
+    "exchanging", "moving", "interrupted", "seconds", "priors",
 )  # fmt: skip
 """What each device tells the others in a report; what is known by process is in its first row."""
 
@@ -274,6 +274,7 @@ class Run:
         here[0, 2:5] = self.tally
         here[0, 5:9] = traffic.sent, max(computing, 0.0), traffic.waiting, traffic.exchanging
         here[0, 9:11] = self.idle < 2, self.interrupt.number
+        here[:, 12] = solver.levenberg.prior_objective(solver.x)
         if self.comm.rank == 0:
             here[0, 11] = time.perf_counter() - self.begin
         rows = self.comm.gather(here)
@@ -294,7 +295,8 @@ class Run:
             iteration=self.iteration,
             seconds=total["seconds"],
             objective=F,
-            mean_objective=F / K,
+            prior_objective=total["priors"],
+            mean_objective=(F - total["priors"]) / K,
             rms_pixels=math.sqrt(total["square"] / K),
             restarts=int(total["restarts"]),
             pcg_iterations=int(total["pcg"]),

@@ -17,6 +17,7 @@ from daba.kernels.cpu.types import Bools, Floats
 from daba.levenberg import Levenberg, Step
 from daba.options import Options
 from daba.shard import Shard, State
+from daba.sharing import Sharing
 from daba.solver_state import Arrays
 from daba.surrogate import NoSurrogate, Surrogate
 
@@ -38,6 +39,11 @@ class Solver:
         self.rounds = () if options.centralized else ROUNDS[options.refine]
         self.all = np.ones(shard.num_devices, dtype=bool)
         self.levenberg = Levenberg(shard, options, self.comm)
+        limits = self.limits = self.levenberg.limits
+        members = limits.groups.members if limits is not None and limits.groups else None
+        self.sharing: Sharing | None = None  # of intrinsics, across devices
+        if limits is not None and members is not None:
+            self.sharing = Sharing(shard, limits, members, options.loss)
 
         if options.centralized:
             self.surrogate: Surrogate = NoSurrogate(shard)
@@ -54,6 +60,8 @@ class Solver:
         F = self.intra[:, 0] + self.surrogate.value(self.x, self.all)
         if self.accelerated:
             self.nesterov = Nesterov(shard, self.x, options.clip, options.resets, self.exchange)
+            if self.sharing is not None:
+                self.nesterov.hold_intrinsics(self.sharing.chosen, self.exchange)
         self.metrics = RestartMetrics(
             F, F * options.restart_ratio, F, options.eta, options.eta_growth
         )
@@ -93,9 +101,14 @@ class Solver:
         # Exchange with neighbours, F^α = E^α + ΔE^α(x⁺ | x)
         change = self.communicate(step, x)
         refined = bool(self.rounds)
-        self.inter = here.rebase(step.x, gap=self.accelerated and not refined)
+        if not (refined and self.sharing):
+            self.inter = here.rebase(step.x, gap=self.accelerated and not refined)
+        if self.accelerated and not refined:
+            change = here.gap - self.proximal(step.x, x)
+        if self.sharing is not None:
+            change = change + self.share(step, self.sharing)
         if self.accelerated:
-            F = E + (change if refined else here.gap - self.proximal(step.x, x))
+            F = E + change
             if not refined:
                 self.levenberg.judge(metrics.F, F)
             metrics.update(E, F)
@@ -127,9 +140,19 @@ class Solver:
         self.exchange.finish(step.x)
         return change
 
+    def share(self, step: Step, sharing: Sharing) -> Floats:
+        """Move the intrinsics that devices share, by all of them together, and tell whoever has
+        ghosts of their cameras. Returns the change of F on each device."""
+        change = sharing.move(step.x)
+        self.exchange.traffic.add(sharing.members.exchange.take_traffic())
+        self.exchange.update(step.x, "cameras")
+        step.intra = self.levenberg.objective(step.x, self.all)
+        self.inter = self.surrogate.rebase(step.x)
+        return change
+
     def overlap(self, step: Step) -> None:
         """While ghosts are on their way, begin the next iteration with what needs none."""
-        if self.exchange.neighbours:
+        if self.exchange.neighbours and self.sharing is None:  # or cameras will move once more
             self.levenberg.prepare(step.x)
 
     def check(self) -> None:
@@ -171,7 +194,10 @@ class Solver:
         """Largest entry of the gradient of F; the surrogate's is the same at its base (Prop. 1)."""
         self.levenberg.linearize(self.x, self.surrogate)
         system = self.levenberg.system
-        here = max(np.abs(g).max(initial=0.0) for g in (system.g_c, system.g_l))
+        g_c = system.g_c if self.limits is None else self.limits.gradient(system)
+        here = max(np.abs(g).max(initial=0.0) for g in (g_c, system.g_l))
+        if self.sharing is not None:
+            here = max(here, self.sharing.gradient_norm(self.x))
         return float(self.comm.gather(np.full((len(self.all), 1), here)).max())
 
     def slack(self, x: State, base: State) -> Floats:
@@ -192,9 +218,12 @@ class Solver:
         device."""
         loss, devices = self.options.loss, self.shard.devices
         both = (self.shard.intra, self.shard.inter, *x)
+        limits, how = self.limits, (loss.kind, loss.radius)
         if block == "points":
-            return refine.refine_points(*both, devices.point_tasks, loss.kind, loss.radius)
-        return refine.refine_cameras(*both, devices.camera_tasks, loss.kind, loss.radius)
+            asked = (None, None) if limits is None else limits.points
+            return refine.refine_points(*both, devices.point_tasks, *how, *asked)
+        alone = (None, None, None) if limits is None else limits.cameras
+        return refine.refine_cameras(*both, devices.camera_tasks, *how, *alone)
 
     def adopt(self, again: Step, where: Bools, step: Step) -> None:
         """Take the devices in `where` from `again`."""

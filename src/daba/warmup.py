@@ -80,7 +80,7 @@ def _compile_first_half() -> None:
     lm.linearize(x, surrogate)
     surrogate.value(x, every)
     tasks = devices[2:]
-    objective.bound_cameras(x.cameras, lm.camera_reach, every, tasks[0], lm.step_c)
+    objective.bound_cameras(x.cameras, lm.camera_reach, every, tasks[0], None, lm.step_c)
     schur.damp(lm.system, 1.0 / lm.radius, every, *tasks, lm.D, lm.V_inv, lm.z)
     schur.right_hand_side(shard.intra, lm.system, lm.z, every, tasks[0], lm.rhs)
     schur.back_substitute(shard.intra, lm.system, lm.V_inv, lm.step_c, every, *tasks, lm.step_l)
@@ -111,8 +111,8 @@ def compile_second_half() -> None:
         with one_blas_thread():
             lm.linear.solve(lm.system, lm.D, lm.V_inv, lm.rhs, every, lm.step_c)
     both = (shard.intra, shard.inter, *x)
-    refine.refine_points(*both, shard.devices.point_tasks, loss.kind, loss.radius)
-    refine.refine_cameras(*both, shard.devices.camera_tasks, loss.kind, loss.radius)
+    refine.refine_points(*both, shard.devices.point_tasks, loss.kind, loss.radius, None, None)
+    refine.refine_cameras(*both, shard.devices.camera_tasks, loss.kind, loss.radius, *(None,) * 3)
 
 
 def _run_everything() -> None:

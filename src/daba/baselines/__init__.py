@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 def make_solver(shard: Shard, options: Options, comm: Communicator) -> Solver | Consensus:
     """The solver of the method asked for; on one device there is nothing to agree on."""
-    if shard.constraints is not None:
-        raise DabaError("fixed parameters, shared intrinsics and priors cannot be solved for yet")
+    if options.method in ("admm", "dr") and not options.centralized and shard.constraints:
+        raise DabaError(
+            f"{options.method} knows no fixed parameters, shared intrinsics or priors; use "
+            "--method daba, duba or lm"
+        )
     if options.method == "admm" and not options.centralized:
         from daba.baselines.admm import Admm
 
