@@ -283,21 +283,26 @@ def summarize_errors(errors: Floats, behind: int) -> PixelError:
 
 
 def points_behind(problem: Problem) -> NDArray[np.intp]:
-    """Observations whose point does not lie in front of the camera.
-
-    A camera with a fixed wide-angle lens (see `daba.io.colmap.optics`) may see what is beside or
-    behind it; there a point is behind that lies opposite to its ray.
-    """
+    """Observations whose point does not lie in front of the camera."""
     found = []
     for c, cam in _chunks(problem.camera_index):
-        x, u, d = camera_frame(problem, c), problem.u[c], problem.intrinsics[cam]
-        ahead = x[:, 2]
-        if problem.free_cameras is not None:
-            s = np.einsum("kx,kx->k", u, u)
-            along = np.einsum("kx,kx->k", u, x[:, :2]) + (d[:, 0] + s * d[:, 1]) * x[:, 2]
-            ahead = np.where((d == STEREOGRAPHIC).all(axis=1), along, ahead)
-        found.append(c.start + np.flatnonzero(ahead <= 0))
+        depth = ahead(camera_frame(problem, c), problem.u[c], problem.intrinsics[cam])
+        found.append(c.start + np.flatnonzero(depth <= 0))
     return np.concatenate(found)
+
+
+def ahead(x: Floats, u: Floats, d: Floats) -> Floats:
+    """How far in front of its camera each observed point is, given in the camera's frame: its z.
+
+    A stereographic camera may see what is beside or behind it; there it is how far the point lies
+    along its ray.
+    """
+    wide = (d == STEREOGRAPHIC).all(axis=1)
+    if not wide.any():
+        return x[:, 2]
+    s = np.einsum("kx,kx->k", u, u)
+    along = np.einsum("kx,kx->k", u, x[:, :2]) + (d[:, 0] + s * d[:, 1]) * x[:, 2]
+    return np.where(wide, along, x[:, 2])
 
 
 def camera_frame(problem: Problem, c: slice) -> Floats:

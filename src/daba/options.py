@@ -29,6 +29,9 @@ class Options:
     """How the boundary between devices is treated after each step: none is the paper's method;
     points moves each shared point to lower the true objective; sweep moves points, cameras and
     points again, for twice the bytes."""
+    points_in_front: bool | None = None
+    """Whether points that a solve has left behind a camera that sees them are brought in front of
+    it, to solve on from there; by default for COLMAP models, whose error would be infinite."""
     filter: float | None = None
     """Pixels: after the solve drop observations with a larger error, and those of points behind
     their cameras, and solve on without them, with as many iterations again."""

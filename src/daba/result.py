@@ -94,6 +94,8 @@ class Result:
     """What each process did; on rank 0."""
     local: dict[int, State] = field(default_factory=dict)
     """What each device of this process has reached."""
+    turned: int = 0
+    """Points that `Options.points_in_front` has brought in front of their cameras."""
     dropped: Dropped | None = None
     """What `Options.filter` has taken out; `history` goes on after it."""
 
@@ -170,6 +172,8 @@ class Result:
         if method == "daba":
             rows.insert(5, ("restarts", f"{total[0]} of {made * self.options.devices} steps"))
         rows[-1:-1] = self._colmap_rows()
+        if self.turned:
+            rows.insert(-1, ("points turned", f"{self.turned:,}, which lay behind their cameras"))
         if self.dropped is not None:
             rows[-1:-1] = self.dropped.rows()
         if len(self.ranks) > 1:
@@ -262,6 +266,7 @@ class Result:
                 "objective": self.objective,
                 "mean_objective": self.mean_objective,
                 "linear_solver": self.linear_solver,
+                "points_turned": self.turned,
                 "dropped": None if self.dropped is None else self.dropped.to_dict(),
                 **pixels,
             },

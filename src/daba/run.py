@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
@@ -38,6 +39,10 @@ COLUMNS = (
     "exchanging", "moving", "interrupted", "seconds", "priors",
 )  # fmt: skip
 """What each device tells the others in a report; what is known by process is in its first row."""
+
+
+TURNS = 2
+"""Times that points are brought in front of their cameras after a solve."""
 
 
 def solve(
@@ -71,13 +76,35 @@ def solve(
 
     options = _options(options, changes, partition)
     comm = comm or Communicator()
-    if options.filter is not None and not comm.broadcast(isinstance(problem, Problem)):
-        raise DabaError("a filter needs the whole problem, and a store is solved in parts")
+    whole, turn = comm.broadcast((isinstance(problem, Problem), _turns(problem, options)))
+    if (options.filter is not None or options.points_in_front) and not whole:
+        raise DabaError(
+            "filter and points_in_front need the whole problem, and a store is solved in parts"
+        )
     again = Again(partition, callback, comm, log)
-    result = again.solve(problem, options, checkpoints)
+    if turn:
+        result = again.from_points_in_front(problem, options, checkpoints)
+    else:
+        result = again.solve(problem, options, checkpoints)
+    if turn and result.reason not in REASONS.values():
+        result = again.with_points_in_front(result)
     if options.filter is not None and result.reason not in REASONS.values():
         result = again.without_outliers(result, options.filter)
     return result
+
+
+def _turned(result: Result) -> tuple[Problem, np.ndarray]:
+    from daba.front import bring_to_front
+
+    return bring_to_front(result.problem)
+
+
+def _turns(problem: Problem | Store | None, options: Options) -> bool:
+    """Whether points are to be brought in front of their cameras."""
+    if not isinstance(problem, Problem) or options.most_iterations == 0:
+        return False
+    asked = options.points_in_front
+    return "colmap" in problem.info if asked is None else asked
 
 
 @dataclass
@@ -91,13 +118,33 @@ class Again:
     past: Iteration | None = None
     """Where the solve before this one ended."""
 
+    def from_points_in_front(
+        self, problem: Any, options: Options, checkpoints: Checkpoints | None
+    ) -> Result:
+        """A solve that begins with all points in front of their cameras."""
+        from daba.front import bring_to_front
+
+        begin, moved = self.on_first(lambda: bring_to_front(problem))
+        result = self.solve(begin, options, checkpoints)
+        return replace(result, source=problem, turned=0 if moved is None else len(moved))
+
+    def with_points_in_front(self, result: Result) -> Result:
+        """Turn what has come out behind a camera, and solve on; a few times at most."""
+        for _ in range(TURNS):
+            problem, moved = self.on_first(partial(_turned, result))
+            if not self.comm.broadcast(0 if moved is None else len(moved)):
+                break
+            turned = result.turned + (0 if moved is None else len(moved))
+            result = replace(self.go_on(result, problem), turned=turned)
+        return result
+
     def without_outliers(self, result: Result, pixels: float) -> Result:
         from daba.filtering import filter_outliers
 
         problem, dropped = self.on_first(lambda: filter_outliers(result.problem, pixels))
         if self.comm.broadcast(dropped is not None and dropped.observations == 0):
             return replace(result, dropped=dropped)
-        return replace(self.go_on(result, problem), dropped=dropped)
+        return replace(self.go_on(result, problem), turned=result.turned, dropped=dropped)
 
     def go_on(self, result: Result, problem: Problem | None) -> Result:
         """Solve a problem that begins where another has ended, and tell both as one."""

@@ -31,8 +31,8 @@ EXIT_CODES = {reason: 128 + number for number, reason in REASONS.items()}
 
 GROUPS = {
     "method": (
-        "method", "devices", "iterations", "loss", "loss_radius", "filter", "refine", "threads",
-        "seed",
+        "method", "devices", "iterations", "loss", "loss_radius", "filter",
+        "points_in_front", "refine", "threads", "seed",
     ),
     "stopping": (
         "function_tolerance", "gradient_tolerance", "patience", "max_seconds", "report_every",
