@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import tyro
 
+from daba.asking import Asked, constrain
 from daba.checkpoint import Checkpoints
 from daba.cli.arguments import Flag, Intrinsics, Quiet, flags_of, parse
 from daba.cli.console import make_console, pairs_table, to_json
@@ -32,6 +33,10 @@ EXIT_CODES = {reason: 128 + number for number, reason in REASONS.items()}
 GROUPS = {
     "method": (
         "method", "devices", "iterations", "loss", "loss_radius", "refine", "threads", "seed",
+    ),
+    "constraints": (
+        "fix", "share_intrinsics", "position_priors", "control_points", "intrinsics_prior",
+        "prior_loss", "prior_radius",
     ),
     "stopping": (
         "function_tolerance", "gradient_tolerance", "patience", "max_seconds", "report_every",
@@ -62,6 +67,8 @@ class Solve:
     examples:
       daba solve problem.txt.bz2 --output solution.txt
       daba solve problem.txt.bz2 --devices 8 --iterations 200 --loss huber --loss-radius 32
+      daba solve problem.npz --share-intrinsics all --fix gauge --output solution.npz
+      daba solve problem.npz --position-priors gnss.csv --prior-loss huber --output solution.npz
       daba solve problem.txt.bz2 --devices 8 --output solution.txt --output solution.ply \\
           --history history.json --plot convergence.png
       daba partition problem.txt.bz2 --devices 8 --output problem.daba
@@ -97,7 +104,8 @@ class Solve:
 
 
 def run(argv: list[str]) -> int:
-    command, values = parse(Solve, argv, solve_flags(), GROUPS)
+    command, values = parse(Solve, argv, solve_flags() | flags_of(Asked), GROUPS)
+    asked = Asked(**{name: values.pop(name) for name in flags_of(Asked)})
     options = make_options(values)
     checkpoints = _checkpoints(command)
     _check_outputs(command)
@@ -115,10 +123,15 @@ def run(argv: list[str]) -> int:
     if is_store(command.input):
         problem = Store(command.input)
         options = options_for(problem, options)
+        if not asked.nothing:
+            raise DabaError(
+                f"{command.input} is a store, which holds its constraints: give --fix, "
+                "--share-intrinsics and priors to daba partition when it is written"
+            )
     elif talks:
         from daba.io import load
 
-        problem = load(command.input, command.intrinsics)
+        problem = constrain(load(command.input, command.intrinsics), asked)
         if not options.centralized and options.devices > problem.num_cameras:
             make_partition(problem, options.devices)  # says why not, before anything is compiled
     console = _announced(problem) if talks and not command.quiet else None
@@ -163,6 +176,7 @@ def _checkpoints(command: Solve) -> Checkpoints | None:
 
 def _announced(problem: Problem | Store | None) -> Console | None:
     """A console on which the problem and its oddities are told; None if nobody listens."""
+    from daba.constraints import describe
     from daba.inspect import inspect
 
     console = make_console()
@@ -174,7 +188,7 @@ def _announced(problem: Problem | Store | None) -> Console | None:
         else:
             assert problem is not None
             sizes = problem.num_cameras, problem.num_points, problem.num_observations
-            notes = inspect(problem).warnings
+            notes = [*describe(problem.constraints), *inspect(problem).warnings]
         console.print(
             "{}: {:,} cameras, {:,} points, {:,} observations".format(problem.name, *sizes),
             markup=False,
