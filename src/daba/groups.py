@@ -46,6 +46,10 @@ class Members:
         mine = np.isin(group, group[here])
         self.device = device[here] - first
         self.count = int(here.sum())
+        self.most = int(np.bincount(device).max())
+        """Parts on the device that has most of them, here or elsewhere."""
+        self.rank = np.unique(group, return_inverse=True)[1][here]
+        """Of each part's group among all."""
         self.leads = _first_of_each(group)[here]
         """Whether the part is on the first device of its group, which books what all do."""
         ptr = np.searchsorted(device, np.arange(shard.extent.devices + 1)).astype(np.int64)

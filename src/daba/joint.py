@@ -19,6 +19,9 @@ from daba.sharing import Sharing, minimum
 from daba.surrogate import Surrogate
 from daba.unary import UPPER
 
+MOST_GROUPS = 4
+"""Of one device, in one iteration: each takes three solutions of its system. Where a device has
+more that it shares with others, they take turns."""
 SCALES = (1.0, 0.2)
 """A step that raises E is tried again, shorter."""
 
@@ -30,14 +33,11 @@ class JointStep:
         shard = levenberg.shard
         self.levenberg, self.sharing, self.shard = levenberg, sharing, shard
         members, C = sharing.members, shard.num_cameras
-        first = np.searchsorted(members.device, np.arange(shard.num_devices))
-        self.slot = np.arange(members.count) - first[members.device]  # of each member on its device
-        slots = int(self.slot.max(initial=-1)) + 1
-        self.unit = np.zeros((3 * slots, C, 9))
-        for a in range(3):
-            column = 3 * self.slot[sharing.member] + a
-            self.unit[column, sharing.chosen, 6 + a] = sharing.free[sharing.member, a]
-        self.S_unit, self.follow = np.zeros_like(self.unit), np.zeros_like(self.unit)
+        self.turn = 0
+        self.slot = np.empty(0, int)
+        """Of each member whose turn it is on its device, −1 for others."""
+        slots = min(members.most, MOST_GROUPS)
+        self.unit, self.S_unit, self.follow = (np.zeros((3 * slots, C, 9)) for _ in range(3))
         self.buffers = product_buffers(shard)
         self.together = np.zeros(C, bool)
         self.together[sharing.chosen] = True
@@ -51,9 +51,10 @@ class JointStep:
 
         Neighbours talk the same number of times whatever is decided."""
         lm, members, booked = self.levenberg, self.sharing.members, np.zeros(len(self.all))
+        self._choose()
         quadratics = np.zeros((members.count, 9))
         if active.any():
-            quadratics = self._quadratics(step.moved, active)
+            quadratics = self._quadratics(active)
         delta = minimum(members.sum(quadratics), self.sharing.free)
         if active.any():
             now = step.intra[:, 0] + surrogate.value(step.x, active)
@@ -78,6 +79,29 @@ class JointStep:
             active = active & ~good
         return booked
 
+    def _choose(self) -> None:
+        """The groups whose turn it is, the same on all their devices, and a slot for each."""
+        sharing, members = self.sharing, self.sharing.members
+        turns = -(-members.most // MOST_GROUPS)
+        if turns == 1 and len(self.slot):
+            return
+        now = members.rank % turns == self.turn % turns
+        slot = self.slot = np.full(members.count, -1)
+        for device in np.unique(members.device[now]):
+            here = np.flatnonzero(now & (members.device == device))
+            slot[here] = np.arange(len(here))
+        slots = int(slot.max(initial=-1)) + 1
+        if 3 * slots > len(self.unit):
+            self.unit, self.S_unit, self.follow = (
+                np.zeros((3 * slots, *self.unit.shape[1:])) for _ in range(3)
+            )
+        self.unit[:] = 0.0
+        chosen = np.flatnonzero(now[sharing.member])
+        member = sharing.member[chosen]
+        for a in range(3):
+            at = (3 * slot[member] + a, sharing.chosen[chosen], 6 + a)
+            self.unit[at] = sharing.free[member, a]
+
     def _product(self, v: Floats, active: Bools, out: Floats) -> None:
         lm, devices = self.levenberg, self.shard.devices
         schur.product(
@@ -85,29 +109,25 @@ class JointStep:
             devices.camera_tasks, devices.point_tasks, *self.buffers, out,
         )  # fmt: skip
 
-    def _quadratics(self, moved: Bools, active: Bools) -> Floats:
-        """Matrix and gradient of each member, along d with all else following, (count, 9)."""
+    def _quadratics(self, active: Bools) -> Floats:
+        """Matrix and gradient of each member along d, all else following, (count, 9): with Z of unit
+        d and S Z = 0 elsewhere, ZᵀSZ and −Zᵀrhs, whatever step the device itself has made."""
         lm, ptr = self.levenberg, self.shard.devices.camera_ptr
-        y = np.where(np.repeat(moved, np.diff(ptr))[:, None], lm.step_c, 0.0)
-        left = np.zeros_like(y)
-        self._product(y, active, left)
-        left = lm.rhs - left
         for unit, S_unit, follow in zip(self.unit, self.S_unit, self.follow, strict=True):
             self._product(unit, active, S_unit)
             lm.linear.resolve(-S_unit, active, follow)
             follow += unit
         out = np.zeros((self.sharing.members.count, 9))
-        for n, (device, slot) in enumerate(
-            zip(self.sharing.members.device, self.slot, strict=True)
-        ):
+        for n in np.flatnonzero(self.slot >= 0):
+            device, slot = self.sharing.members.device[n], self.slot[n]
+            if not active[device]:
+                continue
             own, at = slice(ptr[device], ptr[device + 1]), slice(3 * slot, 3 * slot + 3)
             Z, SZ = (v[at, own].reshape(3, -1) for v in (self.follow, self.S_unit))
             A = Z @ SZ.T
             out[n, :6] = (0.5 * (A + A.T))[UPPER]
-            out[n, 6:] = -(Z @ left[own].ravel())
-            if not active[device]:
-                out[n] = 0.0
-            elif not np.isfinite(out[n]).all():  # its system had no solution: it does not follow
+            out[n, 6:] = -(Z @ lm.rhs[own].ravel())
+            if not np.isfinite(out[n]).all():  # its system had no solution: it does not follow
                 out[n] = 0.0
                 self.follow[at, own] = 0.0
         return out
@@ -116,8 +136,9 @@ class JointStep:
         """The step of cameras and points, given that of each member's d."""
         lm, devices, members = self.levenberg, self.shard.devices, self.sharing.members
         by_device = np.zeros((len(self.all), len(self.unit)))
+        now = np.flatnonzero(self.slot >= 0)
         for a in range(3):
-            by_device[members.device, 3 * self.slot + a] = delta[:, a]
+            by_device[members.device[now], 3 * self.slot[now] + a] = delta[now, a]
         owner = np.repeat(np.arange(len(self.all)), np.diff(devices.camera_ptr))
         step_c = np.einsum("ci,cia->ia", by_device[owner].T, self.follow)
         step_c[self.sharing.chosen, 6:] = delta[self.sharing.member]  # alike to the bit

@@ -25,6 +25,8 @@ SECONDS_PER_PRODUCT = 11e-9
 """Of one thread of a current CPU: to add a block to S, in factoring it, and of one observation in
 one S·v. Only their ratios matter here."""
 EXPECTED_PCG_ITERATIONS = 30
+MOST_GROUPS_FOR_DIRECT = 12
+"""Of cameras on a device that share d: each adds three right-hand sides to a direct solution."""
 
 
 class LinearSolver(Protocol):
@@ -211,6 +213,10 @@ def make_linear_solver(
     """The solver asked for; `auto` compares the estimated cost of both, over all processes: what
     is chosen must not depend on how devices are placed."""
     many = shard.extent.cameras > MOST_CAMERAS_FOR_PLAN
+    if ties is not None:
+        slots = int(_slots(ties.leader, shard.devices.camera_ptr).max(initial=-1)) + 1
+        crowded = slots > MOST_GROUPS_FOR_DIRECT
+        many = many or (crowded if comm is None else comm.any(crowded))
     if options.linear_solver == "pcg" or (options.linear_solver == "auto" and many):
         return Pcg(shard, options, ties)
     plan, cost = make_plan(shard.intra, shard.devices, shard.extent.largest)

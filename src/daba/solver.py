@@ -43,6 +43,7 @@ class Solver:
         limits = self.limits = self.levenberg.limits
         members = limits.groups.members if limits is not None and limits.groups else None
         self.sharing: Sharing | None = None  # of intrinsics, across devices
+        self.joint: JointStep | None = None
         if limits is not None and members is not None:
             self.sharing = Sharing(shard, limits, members, options.loss)
             self.joint = JointStep(self.levenberg, self.sharing)
@@ -87,7 +88,7 @@ class Solver:
         if self.accelerated:
             self.accelerated_surrogate.rebase(self.nesterov.extrapolate(x))
         step = self.levenberg.step(x, self.intra, self.accelerated_surrogate, self.all)
-        if self.sharing is not None:
+        if self.joint is not None:
             self.joint.take(step, self.accelerated_surrogate, self.all)
         restart = np.zeros_like(self.all)
         E = metrics.E
@@ -102,7 +103,7 @@ class Solver:
                 again = self.levenberg.step(x, self.intra, here, restart)
                 self.adopt(again, restart, step)
                 E = metrics.bound(step.intra[:, 0] + here.value(step.x, self.all), now)
-            if self.sharing is not None:
+            if self.joint is not None:
                 E = E + self.joint.take(step, here, restart)
         # Exchange with neighbours, F^α = E^α + ΔE^α(x⁺ | x)
         change = self.communicate(step, x)
@@ -119,6 +120,8 @@ class Solver:
                 self.levenberg.judge(metrics.F, F)
             metrics.update(E, F)
             self.nesterov.advance(x, step.x)
+        if self.joint is not None:
+            self.joint.turn += 1
         self.x, self.intra = step.x, step.intra
         self.restarts = int(restart.sum())
         self.pcg_iterations, self.retries = step.pcg_iterations, step.retries
