@@ -313,13 +313,15 @@ def shared_scene(zoom: float = 1.01) -> Problem:
 
 
 def test_devices_come_to_what_one_device_finds() -> None:
-    problem = shared_scene()
+    """Even though their common focal length is 5 % wrong at the start, which no device could tell
+    alone: to move d by itself would take a thousand iterations."""
+    problem = shared_scene(zoom=1.05)
     alone = daba.solve(problem, method="lm", threads=1)
     both = daba.solve(problem, method="lm", linear_solver="pcg", threads=1)
     assert both.objective == pytest.approx(alone.objective, rel=1e-6)
     for devices in (3, 5):
         result = daba.solve(problem, devices=devices, iterations=80, check=True, threads=1)
-        assert result.objective == pytest.approx(alone.objective, rel=3e-2)
+        assert result.objective == pytest.approx(alone.objective, rel=1e-4)
         d = result.problem.intrinsics
         assert (d == d[0]).all()
     free = daba.solve(replace(problem, shared=None), method="lm", threads=1)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "daba.asking": ["Asked", "constrain"],
     "daba.checkpoint": ["Checkpoints"],
     "daba.errors": ["DabaError", "DabaWarning"],
     "daba.filtering": ["Dropped", "filter_outliers"],
@@ -42,6 +43,7 @@ _MODULE = {name: module for module, names in _HOME.items() for name in names}
 __all__ = sorted([*_MODULE, "__version__"])
 
 if TYPE_CHECKING:
+    from daba.asking import Asked, constrain
     from daba.checkpoint import Checkpoints
     from daba.errors import DabaError, DabaWarning
     from daba.filtering import Dropped, filter_outliers

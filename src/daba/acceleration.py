@@ -35,15 +35,6 @@ class Nesterov:
         self.distance = distance[:, 0]
         self.last = x.copy()
         self.x_bar = x.copy()
-        self.still: np.ndarray | None = None
-
-    def hold_intrinsics(self, cameras: np.ndarray, exchange: Exchange) -> None:
-        """Do not extrapolate d of these cameras, here or where they are ghosts: no device moves
-        them in its own step."""
-        mark = np.zeros((len(self.last.cameras), 1))
-        mark[cameras] = 1.0
-        exchange.constants(mark, np.zeros((len(self.last.points), 1)))
-        self.still = np.flatnonzero(mark[:, 0])
 
     def extrapolate(self, x: State) -> State:
         """x̄, which moves each point by at most clip × its distance to its cameras."""
@@ -51,8 +42,6 @@ class Nesterov:
         camera_gamma, self.camera_s = _next(self.camera_s)
         x_bar, last = self.x_bar, self.last
         state.extrapolate_cameras(camera_gamma, x.cameras, last.cameras, x_bar.cameras)
-        if self.still is not None:
-            x_bar.cameras[self.still, 12:] = x.cameras[self.still, 12:]
         state.extrapolate_points(
             float(gamma), x.points, last.points, self.middle, self.clip, x_bar.points
         )

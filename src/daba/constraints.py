@@ -189,6 +189,33 @@ def normalized(constraints: Constraints) -> Constraints | None:
     return replace(constraints, shared=shared, free_cameras=free, free_points=points, priors=priors)
 
 
+def describe(asked: Constraints | None) -> list[str]:
+    """In words, for people."""
+    if asked is None:
+        return []
+    notes = []
+    if asked.shared is not None:
+        count = np.unique(asked.shared, return_counts=True)[1]
+        groups, cameras = int((count > 1).sum()), int(count[count > 1].sum())
+        word = "group" if groups == 1 else "groups"
+        notes.append(f"{cameras:,} cameras share intrinsics, in {groups:,} {word}")
+    free = asked.free_cameras
+    if free is not None:
+        for what, part in (("pose", free[:, :6]), ("intrinsics", free[:, 6:])):
+            fixed, some = int((~part).all(axis=1).sum()), int((~part).any(axis=1).sum())
+            if some:
+                notes.append(f"{what} fixed of {fixed:,} cameras, in part of {some - fixed:,}")
+    if asked.free_points is not None:
+        notes.append(f"{int((~asked.free_points).sum()):,} points fixed")
+    for kind, what in zip(KINDS, ("camera positions", "intrinsics", "points"), strict=True):
+        targets = Targets() if asked.priors is None else getattr(asked.priors, kind)
+        if len(targets):
+            loss = targets.loss
+            robust = "" if loss.name == "trivial" else f", {loss.name} beyond {loss.radius:g} sigma"
+            notes.append(f"{len(targets):,} {what} known beforehand{robust}")
+    return notes
+
+
 def _places(chosen: Ints, count: int) -> Ints:
     place = np.full(count, -1, np.int32)
     place[chosen] = np.arange(len(chosen), dtype=np.int32)

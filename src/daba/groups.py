@@ -46,6 +46,10 @@ class Members:
         mine = np.isin(group, group[here])
         self.device = device[here] - first
         self.count = int(here.sum())
+        self.most = int(np.bincount(device).max())
+        """Parts on the device that has most of them, here or elsewhere."""
+        self.rank = np.unique(group, return_inverse=True)[1][here]
+        """Of each part's group among all."""
         self.leads = _first_of_each(group)[here]
         """Whether the part is on the first device of its group, which books what all do."""
         ptr = np.searchsorted(device, np.arange(shard.extent.devices + 1)).astype(np.int64)
@@ -67,7 +71,11 @@ class Members:
         known, self._group = np.unique(group[at], return_inverse=True)
         self._groups = len(known)
         self._own = np.searchsorted(known, group[here])
-        self._told = State(np.zeros((0, 0)), np.zeros((0, 0)))
+        self.clusters = self
+        """The same for devices that are tied together by one group or more."""
+        clusters = _clusters(everywhere)
+        if not np.array_equal(clusters, everywhere):
+            self.clusters = Members(clusters, shard, comm)
 
     def sum(self, numbers: Floats) -> Floats:
         """Of each part's numbers, (count, 9) or (count, 1), the sum over its group."""
@@ -107,6 +115,21 @@ def find_groups(shard: Shard, shared: Ints, comm: Communicator) -> Groups:
         member=member,
         members=members,
     )
+
+
+def _clusters(parts: np.ndarray) -> np.ndarray:
+    """(device, cluster) for the devices that are tied together, ascending; a cluster is named
+    after its smallest group."""
+    label = {int(group): int(group) for group in parts[:, 1]}
+    while True:
+        before = dict(label)
+        of_device: dict[int, int] = {}
+        for device, group in parts.tolist():
+            of_device[device] = min(of_device.get(device, group), label[group])
+        for device, group in parts.tolist():
+            label[group] = min(label[group], of_device[device])
+        if label == before:
+            return np.array(sorted(of_device.items()), np.int64).reshape(-1, 2)
 
 
 def _owners(shard: Shard) -> np.ndarray:

@@ -42,7 +42,7 @@ class Limits:
         self.together = None if asked.shared is None else leader != np.arange(C)
         if self.together is not None:
             self.together[leader[self.together]] = True  # and those that the others follow
-        self.some_held = np.flatnonzero(self.held.any(axis=1))
+        self.some_fixed = np.flatnonzero(~free.all(axis=1))
         self.no_turn = np.flatnonzero(~free[:, :3].any(axis=1))
         may_move = np.ones(P, bool) if asked.free_points is None else asked.free_points
         self.fixed_points = np.flatnonzero(~may_move)
@@ -54,9 +54,9 @@ class Limits:
         """What refinement asks of variables that move one by one."""
 
     def mask(self, system: System) -> None:
-        """Take what is held out of the system; damping keeps its blocks invertible."""
-        i = self.some_held
-        free = ~self.held[i]
+        """Take what is fixed out of the system; damping keeps its blocks invertible."""
+        i = self.some_fixed
+        free = self.free[i]
         system.U[i] *= free[:, :, None] & free[:, None, :]
         system.g_c[i] *= free
         system.g_l[self.fixed_points] = 0.0

@@ -25,6 +25,8 @@ SECONDS_PER_PRODUCT = 11e-9
 """Of one thread of a current CPU: to add a block to S, in factoring it, and of one observation in
 one S·v. Only their ratios matter here."""
 EXPECTED_PCG_ITERATIONS = 30
+MOST_GROUPS_FOR_DIRECT = 12
+"""Of cameras on a device that share d: each adds three right-hand sides to a direct solution."""
 
 
 class LinearSolver(Protocol):
@@ -33,32 +35,40 @@ class LinearSolver(Protocol):
     ) -> tuple[Bools, int]:
         """Fill x; returns the devices that have a solution, and iterations made."""
 
+    def resolve(self, rhs: Floats, active: Bools, x: Floats) -> None:
+        """The same for another right-hand side of the system that each device solved last."""
+
 
 class Pcg:
     """Implicit S, preconditioned by its diagonal blocks."""
 
+    last: tuple[System, Floats, Floats]
+
     def __init__(self, shard: Shard, options: Options, ties: Ties | None = None) -> None:
         self.shard, self.ties = shard, ties
         self.limits = (options.pcg_forcing, options.pcg_residual, options.pcg_iterations)
-        tasks = shard.devices.point_tasks
-        rows = np.diff(shard.devices.camera_ptr)[tasks.device]
-        ptr = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
-        self.buffers = (ptr, np.empty((int(ptr[-1]), 9)))
+        self.buffers = product_buffers(shard)
         self.factors = np.empty((shard.num_cameras, 9, 9))
 
     def solve(
         self, system: System, D: Floats, V_inv: Floats, rhs: Floats, active: Bools, x: Floats
     ) -> tuple[Bools, int]:
         obs, devices = self.shard.intra, self.shard.devices
+        self.last = (system, D, V_inv)
         schur.schur_diagonal(obs, system, D, V_inv, active, devices.camera_tasks, self.factors)
         if self.ties is not None:
             pcg.tie_blocks(self.factors, self.ties, active, devices.camera_ptr)
         pcg.factor_blocks(self.factors, devices.camera_tasks, active)
+        return active, self._iterate(rhs, active, x)
+
+    def resolve(self, rhs: Floats, active: Bools, x: Floats) -> None:
+        self._iterate(rhs, active, x)
+
+    def _iterate(self, rhs: Floats, active: Bools, x: Floats) -> int:
+        devices = self.shard.devices
         count = pcg.solve(
-            obs,
-            system,
-            D,
-            V_inv,
+            self.shard.intra,
+            *self.last,
             self.factors,
             rhs,
             active,
@@ -70,7 +80,15 @@ class Pcg:
             self.ties,
             x,
         )
-        return active, int(count.sum())
+        return int(count.sum())
+
+
+def product_buffers(shard: Shard) -> tuple[np.ndarray, Floats]:
+    """Room for what each task adds to the cameras of its device in S·v, and where it begins."""
+    tasks = shard.devices.point_tasks
+    rows = np.diff(shard.devices.camera_ptr)[tasks.device]
+    ptr = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
+    return ptr, np.empty((int(ptr[-1]), 9))
 
 
 class Direct:
@@ -91,6 +109,9 @@ class Direct:
         definite = cholesky.factor(plan, active, self.tiles, self.inverses)
         cholesky.substitute(plan, self.tiles, self.inverses, rhs, x)
         return active & definite, 0
+
+    def resolve(self, rhs: Floats, active: Bools, x: Floats) -> None:
+        cholesky.substitute(self.plan, self.tiles, self.inverses, rhs, x)
 
 
 class TiedDirect(Direct):
@@ -122,16 +143,24 @@ class TiedDirect(Direct):
             cholesky.borders(plan, self.tiles, self.slot, self.border)
         cholesky.hold(plan, self.still, self.tiles)
         solved = active & cholesky.factor(plan, active, self.tiles, self.inverses)
-        cut = np.where(self.still, 0.0, rhs)
-        cholesky.substitute(plan, self.tiles, self.inverses, cut, x)
-        x[self.still] = 0.0
         for column, answer in zip(self.border, self.answer, strict=True):
-            cut = np.where(self.still, 0.0, column)
-            cholesky.substitute(plan, self.tiles, self.inverses, cut, answer)
-            answer[self.still] = 0.0
-        for device in np.flatnonzero(solved) if len(self.border) else ():
+            self._without_shared(column, answer)
+        return self._substitute(rhs, solved, x), 0
+
+    def resolve(self, rhs: Floats, active: Bools, x: Floats) -> None:
+        self._substitute(rhs, active, x)
+
+    def _substitute(self, rhs: Floats, active: Bools, x: Floats) -> Bools:
+        self._without_shared(rhs, x)
+        solved = active.copy()
+        for device in np.flatnonzero(active) if len(self.border) else ():
             solved[device] = self._put_back(int(device), rhs, x)
-        return solved, 0
+        return solved
+
+    def _without_shared(self, rhs: Floats, x: Floats) -> None:
+        cut = np.where(self.still, 0.0, rhs)
+        cholesky.substitute(self.plan, self.tiles, self.inverses, cut, x)
+        x[self.still] = 0.0
 
     def _put_back(self, device: int, rhs: Floats, x: Floats) -> bool:
         """Find d of one device's groups, and correct the rest; False if that cannot be done."""
@@ -184,6 +213,10 @@ def make_linear_solver(
     """The solver asked for; `auto` compares the estimated cost of both, over all processes: what
     is chosen must not depend on how devices are placed."""
     many = shard.extent.cameras > MOST_CAMERAS_FOR_PLAN
+    if ties is not None:
+        slots = int(_slots(ties.leader, shard.devices.camera_ptr).max(initial=-1)) + 1
+        crowded = slots > MOST_GROUPS_FOR_DIRECT
+        many = many or (crowded if comm is None else comm.any(crowded))
     if options.linear_solver == "pcg" or (options.linear_solver == "auto" and many):
         return Pcg(shard, options, ties)
     plan, cost = make_plan(shard.intra, shard.devices, shard.extent.largest)

@@ -146,6 +146,13 @@ class Result:
 
         return pixel_error(self.start)
 
+    @property
+    def constraints(self) -> list[str]:
+        """What was asked beside the observations, in words, where a process knows the problem."""
+        from daba.constraints import describe
+
+        return [] if self.solution is None else describe(self.solution.constraints)
+
     def rows(self) -> list[tuple[str, str]]:
         """The result table, as (what, value) pairs."""
         p, first, last = self.sizes, self.history[0], self.history[-1]
@@ -162,6 +169,7 @@ class Result:
             ("method", self._method_words(method)),
             ("F / K", f"{first.mean_objective:.6g} → {last.mean_objective:.6g}"),
             ("pixel error, rms", self._pixel_words()),
+            *self._constraint_rows(),
             ("iterations", f"{made} in {last.seconds:.2f} s{per}"),
             (
                 "linear solver",
@@ -178,6 +186,16 @@ class Result:
             rows[-1:-1] = self.dropped.rows()
         if len(self.ranks) > 1:
             rows.insert(-1, ("processes", self._process_words()))
+        return rows
+
+    def _constraint_rows(self) -> list[tuple[str, str]]:
+        """Nothing for a plain problem."""
+        first, last = self.history[0], self.history[-1]
+        notes = self.constraints
+        rows = [("constraints", "; ".join(notes))] if notes else []
+        if first.prior_objective > 0 or last.prior_objective > 0:
+            was, now = first.prior_objective, last.prior_objective
+            rows.append(("priors, their part of F", f"{was:.6g} → {now:.6g}"))
         return rows
 
     def _pixel_words(self) -> str:
@@ -257,6 +275,7 @@ class Result:
             "daba": __version__,
             "problem": asdict(self.sizes),
             "options": self.options.to_dict(),
+            "constraints": self.constraints,
             "iterations": [asdict(i) for i in self.history],
             "result": {
                 "reason": self.reason,

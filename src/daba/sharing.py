@@ -11,7 +11,7 @@ import numpy as np
 
 from daba.groups import Members
 from daba.kernels.cpu import sharing as kernels
-from daba.kernels.cpu.types import Floats
+from daba.kernels.cpu.types import Bools, Floats
 from daba.limits import Limits
 from daba.losses import Loss
 from daba.shard import Shard, State
@@ -37,7 +37,7 @@ class Sharing:
         """Take every d to its group's minimum; returns what that changes F by, booked on the first
         device of each group, (S,). The ghosts in x must be known, and are to be told after."""
         before, last = self._measure(x), x.cameras[self.chosen, 12:]
-        step = _minimum(self.members.sum(before[:, :9]), self.free)
+        step = minimum(self.members.sum(before[:, :9]), self.free)
         x.cameras[self.chosen, 12:] += step[self.member]
         change = self.members.sum(self._measure(x)[:, 9:] - before[:, 9:])[:, 0]
         worse = change > 0.0  # by rounding, where there is nothing left to gain
@@ -46,6 +46,19 @@ class Sharing:
             x.cameras[self.chosen[undone], 12:] = last[undone]
         booked = np.where(self.members.leads & ~worse, change, 0.0)
         return np.asarray(np.bincount(self.members.device, booked, self.shard.num_devices))
+
+    def sum_clusters(self, values: Floats) -> tuple[Floats, Bools]:
+        """Of each device's value, the sum over the devices that groups tie together, 0 where there
+        is none; and which device comes first among them, (S,)."""
+        cluster = self.members.clusters
+        out, first = np.zeros(len(values)), np.zeros(len(values), bool)
+        out[cluster.device] = cluster.sum(values[cluster.device, None])[:, 0]
+        first[cluster.device] = cluster.leads
+        return out, first
+
+    def any_in_cluster(self, flags: Bools) -> Bools:
+        """Whether any of the devices that groups tie together has its flag set, (S,)."""
+        return flags | (self.sum_clusters(flags.astype(float))[0] > 0.0)
 
     def gradient_norm(self, x: State) -> float:
         """Largest entry of the gradient of F along the d of all groups here."""
@@ -75,7 +88,7 @@ class Sharing:
         rows[at, 9] += value[found]
 
 
-def _minimum(numbers: Floats, free: np.ndarray) -> Floats:
+def minimum(numbers: Floats, free: np.ndarray) -> Floats:
     """−A⁻¹ b for each row of A (upper triangle) and b, along what is free."""
     n = len(numbers)
     A = np.zeros((n, 3, 3))

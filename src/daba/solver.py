@@ -11,6 +11,7 @@ from daba import solver_state
 from daba.acceleration import Nesterov, RestartMetrics
 from daba.comm.serial import Blocks, Communicator
 from daba.errors import DabaError
+from daba.joint import JointStep
 from daba.kernels.cpu import objective as passes
 from daba.kernels.cpu import refine, state
 from daba.kernels.cpu.types import Bools, Floats
@@ -42,8 +43,10 @@ class Solver:
         limits = self.limits = self.levenberg.limits
         members = limits.groups.members if limits is not None and limits.groups else None
         self.sharing: Sharing | None = None  # of intrinsics, across devices
+        self.joint: JointStep | None = None
         if limits is not None and members is not None:
             self.sharing = Sharing(shard, limits, members, options.loss)
+            self.joint = JointStep(self.levenberg, self.sharing)
 
         if options.centralized:
             self.surrogate: Surrogate = NoSurrogate(shard)
@@ -60,8 +63,6 @@ class Solver:
         F = self.intra[:, 0] + self.surrogate.value(self.x, self.all)
         if self.accelerated:
             self.nesterov = Nesterov(shard, self.x, options.clip, options.resets, self.exchange)
-            if self.sharing is not None:
-                self.nesterov.hold_intrinsics(self.sharing.chosen, self.exchange)
         self.metrics = RestartMetrics(
             F, F * options.restart_ratio, F, options.eta, options.eta_growth
         )
@@ -87,6 +88,8 @@ class Solver:
         if self.accelerated:
             self.accelerated_surrogate.rebase(self.nesterov.extrapolate(x))
         step = self.levenberg.step(x, self.intra, self.accelerated_surrogate, self.all)
+        if self.joint is not None:
+            self.joint.take(step, self.accelerated_surrogate, self.all)
         restart = np.zeros_like(self.all)
         E = metrics.E
         if self.accelerated:
@@ -94,10 +97,14 @@ class Solver:
             now = self.intra[:, 0] + here.value(x, self.all)
             E = metrics.bound(step.intra[:, 0] + here.value(step.x, self.all), now)
             restart = E > metrics.F_bar
+            if self.sharing is not None:  # what devices share they keep or give up together
+                restart = self.sharing.any_in_cluster(restart)
             if restart.any():
                 again = self.levenberg.step(x, self.intra, here, restart)
                 self.adopt(again, restart, step)
                 E = metrics.bound(step.intra[:, 0] + here.value(step.x, self.all), now)
+            if self.joint is not None:
+                E = E + self.joint.take(step, here, restart)
         # Exchange with neighbours, F^α = E^α + ΔE^α(x⁺ | x)
         change = self.communicate(step, x)
         refined = bool(self.rounds)
@@ -113,6 +120,8 @@ class Solver:
                 self.levenberg.judge(metrics.F, F)
             metrics.update(E, F)
             self.nesterov.advance(x, step.x)
+        if self.joint is not None:
+            self.joint.turn += 1
         self.x, self.intra = step.x, step.intra
         self.restarts = int(restart.sum())
         self.pcg_iterations, self.retries = step.pcg_iterations, step.retries

@@ -44,6 +44,7 @@ def common_state(solver: Solver) -> dict[str, float]:
     return {
         "eta": float(solver.metrics.eta),
         "s": float(solver.nesterov.s) if solver.accelerated else 1.0,
+        "turn": 0 if solver.joint is None else solver.joint.turn,
     }
 
 
@@ -72,5 +73,7 @@ def put_back(solver: Solver, arrays: dict[int, Arrays], common: dict[str, float]
         for name in ("F", "F_bar", "E"):  # new arrays: at the start, F and E are one
             setattr(metrics, name, np.array([float(found[name]) for found in arrays.values()]))
     metrics.eta = common["eta"]
+    if solver.joint is not None:
+        solver.joint.turn = int(common["turn"])
     solver.place(x)
     solver.checked = (solver.objective, metrics.F_bar.copy())

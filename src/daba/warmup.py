@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from daba.options import Options
-from daba.partition import make_partition
+from daba.partition import partition_from_arrays
 from daba.problem import Problem
 from daba.shard import Shard, make_shard
 from daba.threads import one_blas_thread
@@ -45,7 +45,19 @@ def compile_kernels() -> None:
         COMPLETE.touch()
 
 
-def _tiny_shard() -> Shard:
+def _run_constrained() -> None:
+    """What kernels do under constraints is compiled apart, so that nothing costs without them."""
+    from daba.solver import Solver
+
+    for group in ([0, 0, 1], [0, 1, 0]):  # on one device, and across
+        shard = _tiny_shard(np.array(group))
+        for linear in ("direct", "pcg"):
+            options = replace(Options(devices=2), linear_solver=linear)
+            with one_blas_thread():
+                Solver(shard, options).iterate()
+
+
+def _tiny_shard(shared: np.ndarray | None = None) -> Shard:
     rng = np.random.default_rng(0)
     points = rng.normal(size=(12, 3)) + [0.0, 0.0, 8.0]
     camera, point = (i.ravel() for i in np.mgrid[:3, :12])
@@ -59,8 +71,9 @@ def _tiny_shard() -> Shard:
         point_index=point,
         pixels=500 * ray[:, :2] / ray[:, 2:],
         focal=500.0,
+        shared=shared,
     )
-    return make_shard(problem, make_partition(problem, 2))
+    return make_shard(problem, partition_from_arrays(problem, np.array([0, 0, 1])))
 
 
 def _compile_first_half() -> None:
@@ -120,6 +133,7 @@ def _run_everything() -> None:
 
     shard = _tiny_shard()
     base = Options(devices=2, restart_ratio=1.0)
+    _run_constrained()
     changes: list[dict[str, Any]] = [
         {"linear_solver": "direct"},
         {"linear_solver": "pcg"},

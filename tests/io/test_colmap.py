@@ -14,6 +14,7 @@ import pytest
 from colmap_models import PARAMS, mean_error, pycolmap, read, synthetic, written
 
 import daba
+from daba.cli import main
 from daba.errors import DabaError, DabaWarning
 from daba.io.colmap import Solution, optics
 from daba.io.colmap.model import Model
@@ -412,6 +413,16 @@ def test_targets_that_are_refused(folder: Path, tmp_path: Path) -> None:
     other = replace(problem, info={})
     with pytest.raises(DabaError, match="was not read from one"):
         daba.save(other, tmp_path / "out", format="colmap")
+
+
+def test_intrinsics_that_are_not_shared_any_more(folder: Path, tmp_path: Path) -> None:
+    problem = daba.load(folder)
+    cameras = problem.cameras.copy()
+    cameras[0, 12] *= 1.01
+    with pytest.raises(DabaError, match="camera 1 in .* have different intrinsics now"):
+        daba.save(problem.with_estimate(cameras, problem.points), tmp_path / "out")
+    argv = ["solve", str(folder), "--output", str(tmp_path / "out"), "--share-intrinsics", "none"]
+    assert main(argv) == 2
 
 
 def test_changed_source(folder: Path, tmp_path: Path) -> None:

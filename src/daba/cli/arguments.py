@@ -135,12 +135,15 @@ def _description(command: type) -> str:
 
 def _field(flag: Flag) -> tuple[str, Any, Any]:
     # the texts say what None stands for
-    hint = "" if flag.default is None or flag.default is False else f"(default: {_show(flag)})"
+    silent = flag.default is None or flag.default is False or flag.default == ()
+    hint = "" if silent else f"(default: {_show(flag)})"
     metavar = None
     if type(None) in get_args(flag.type):
         kind = next(kind for kind in get_args(flag.type) if kind is not type(None))
         metavar = kind.__name__.upper()
     about = tyro.conf.arg(help=flag.help, help_behavior_hint=hint, metavar=metavar)
+    if get_origin(flag.type) is tuple:  # is given again for more
+        return flag.name, Annotated[flag.type, about, tyro.conf.UseAppendAction], flag.default
     return flag.name, Annotated[flag.type, about], flag.default
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import tyro
 
+from daba.asking import Asked, constrain
 from daba.checkpoint import Checkpoints
 from daba.cli.arguments import Flag, Intrinsics, Kind, Overwrite, Quiet, Rigs, flags_of, parse
 from daba.cli.console import make_console, pairs_table, to_json
@@ -33,6 +34,10 @@ GROUPS = {
     "method": (
         "method", "devices", "iterations", "loss", "loss_radius", "filter",
         "points_in_front", "refine", "threads", "seed",
+    ),
+    "constraints": (
+        "fix", "share_intrinsics", "position_priors", "control_points", "intrinsics_prior",
+        "prior_loss", "prior_radius",
     ),
     "stopping": (
         "function_tolerance", "gradient_tolerance", "patience", "max_seconds", "report_every",
@@ -63,6 +68,8 @@ class Solve:
     examples:
       daba solve problem.txt.bz2 --output solution.txt
       daba solve problem.txt.bz2 --devices 8 --iterations 200 --loss huber --loss-radius 32
+      daba solve problem.npz --share-intrinsics all --fix gauge --output solution.npz
+      daba solve problem.npz --position-priors gnss.csv --prior-loss huber --output solution.npz
       daba solve problem.txt.bz2 --devices 8 --output solution.txt --output solution.ply \\
           --history history.json --plot convergence.png
       daba solve sparse/0 --output sparse/ba --filter 4
@@ -103,7 +110,8 @@ class Solve:
 
 
 def run(argv: list[str]) -> int:
-    command, values = parse(Solve, argv, solve_flags(), GROUPS)
+    command, values = parse(Solve, argv, solve_flags() | flags_of(Asked), GROUPS)
+    asked = Asked(**{name: values.pop(name) for name in flags_of(Asked)})
     options = make_options(values)
     checkpoints = _checkpoints(command)
     _check_outputs(command)
@@ -121,10 +129,17 @@ def run(argv: list[str]) -> int:
     if is_store(command.input):
         problem = Store(command.input)
         options = options_for(problem, options)
+        if not asked.nothing:
+            raise DabaError(
+                f"{command.input} is a store, which holds its constraints: give --fix, "
+                "--share-intrinsics and priors to daba partition when it is written"
+            )
     elif talks:
         from daba.io import load
 
-        problem = load(command.input, command.intrinsics, rigs=command.rigs)
+        read = load(command.input, command.intrinsics, rigs=command.rigs)
+        problem = constrain(read, asked)
+        _check_shared(command, problem)
         if not options.centralized and options.devices > problem.num_cameras:
             make_partition(problem, options.devices)  # says why not, before anything is compiled
     console = _announced(problem) if talks and not command.quiet else None
@@ -169,6 +184,7 @@ def _checkpoints(command: Solve) -> Checkpoints | None:
 
 def _announced(problem: Problem | Store | None) -> Console | None:
     """A console on which the problem and its oddities are told; None if nobody listens."""
+    from daba.constraints import describe
     from daba.inspect import inspect
 
     console = make_console()
@@ -180,7 +196,7 @@ def _announced(problem: Problem | Store | None) -> Console | None:
         else:
             assert problem is not None
             sizes = problem.num_cameras, problem.num_points, problem.num_observations
-            notes = inspect(problem).warnings
+            notes = [*describe(problem.constraints), *inspect(problem).warnings]
         console.print(
             "{}: {:,} cameras, {:,} points, {:,} observations".format(problem.name, *sizes),
             markup=False,
@@ -220,6 +236,20 @@ def _check_outputs(command: Solve) -> None:
     for path in known:
         if known.count(path) > 1:
             raise DabaError(f"{path} is to be written twice; give every file a name of its own")
+
+
+def _check_shared(command: Solve, problem: Problem) -> None:
+    """Images that have one camera in a COLMAP model cannot be written there with several."""
+    from daba.io import target_format
+
+    if "colmap" not in problem.info or problem.shared is not None:
+        return
+    for path in command.output:
+        if target_format(path, True).name == "colmap":
+            raise DabaError(
+                f"cannot write {path}: a COLMAP model has one camera for images that share it, so "
+                "--share-intrinsics none needs another format"
+            )
 
 
 def _write(command: Solve, result: Result, comm: Communicator) -> tuple[list[Path], list[str]]:

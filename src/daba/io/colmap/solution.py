@@ -65,6 +65,13 @@ class Solution:
         lens, start = np.asarray(info["lens"]), np.asarray(info["lens_rays"])
         d = np.empty_like(start)
         d[self.group] = p.intrinsics
+        split = np.flatnonzero((d[self.group] != p.intrinsics).any(axis=1))
+        if len(split):
+            camera = info["lens_ids"][self.group[split[0]]]
+            raise DabaError(
+                f"images that have camera {camera} in {self.model.folder} have different "
+                "intrinsics now, which a COLMAP model cannot express"
+            )
         moved = (d != start).any(axis=1)
         k = np.flatnonzero(moved[self.group[p.camera_index]])
         group = self.group[p.camera_index[k]]
