@@ -419,7 +419,7 @@ def test_intrinsics_that_are_not_shared_any_more(folder: Path, tmp_path: Path) -
     problem = daba.load(folder)
     cameras = problem.cameras.copy()
     cameras[0, 12] *= 1.01
-    with pytest.raises(DabaError, match="camera 1 in .* have different intrinsics now"):
+    with pytest.raises(DabaError, match="have different intrinsics now"):
         daba.save(problem.with_estimate(cameras, problem.points), tmp_path / "out")
     argv = ["solve", str(folder), "--output", str(tmp_path / "out"), "--share-intrinsics", "none"]
     assert main(argv) == 2
