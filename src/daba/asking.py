@@ -34,7 +34,8 @@ class Asked:
     focal length and intrinsics at the start."""
     position_priors: Path | None = None
     """CSV of known camera centres (GNSS), with a header: camera (number from 0) or image (name); x,
-    y, z; and sigma, or sx, sy, sz, or the covariance cxx, cxy, cxz, cyy, cyz, czz."""
+    y, z; and sigma, or sx, sy, sz, or the covariance cxx, cxy, cxz, cyy, cyz, czz. Or a COLMAP
+    database (.db), whose pose priors are taken."""
     control_points: Path | None = None
     """CSV of points with known coordinates, in the same form, with a column point."""
     intrinsics_prior: float | None = None

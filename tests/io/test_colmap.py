@@ -344,6 +344,30 @@ def test_conversion_to_other_formats(tmp_path: Path) -> None:
         daba.save(fisheye, tmp_path / "c.txt")
 
 
+def test_pose_priors_of_a_database(tmp_path: Path) -> None:
+    options = pycolmap.SyntheticDatasetOptions()
+    options.prior_position, options.num_points3D = True, 40
+    noise = pycolmap.SyntheticNoiseOptions()
+    noise.prior_position_stddev = 0.1
+    path = tmp_path / "database.db"
+    with pycolmap.Database.open(str(path)) as database:
+        r = pycolmap.synthesize_dataset(options, database)
+        pycolmap.synthesize_noise(noise, r, database)
+        aim = {p.corr_data_id.id: p.position.ravel() for p in database.read_all_pose_priors()}
+    folder = written(r, tmp_path / "model")
+    problem = daba.constrain(daba.load(folder), position_priors=path)
+    assert problem.priors is not None
+    known = problem.priors.positions
+    assert len(known) == len(aim) == problem.num_cameras
+    ids = Model(folder).images.ids[problem.info["registered"]][known.index]
+    np.testing.assert_allclose(known.target, [aim[k] for k in ids.tolist()], atol=1e-12)
+    np.testing.assert_allclose(known.information, np.tile(100 * np.eye(3), (len(aim), 1, 1)))
+    (tmp_path / "bad.db").write_text("no database")
+    for name, why in (("none.db", "no such file"), ("bad.db", "not a COLMAP database")):
+        with pytest.raises(DabaError, match=why):
+            daba.constrain(problem, position_priors=tmp_path / name)
+
+
 # what is refused
 
 

@@ -23,7 +23,12 @@ SPREADS = (("sigma",), ("sx", "sy", "sz"), COVARIANCE)
 
 
 def read_positions(path: PathLike, problem: Problem, loss: Loss) -> Targets:
-    """Known centres of cameras, by number (column camera) or by image name (column image)."""
+    """Known centres of cameras, by number (column camera) or by image name (column image); or the
+    pose priors of a COLMAP database."""
+    if str(path).endswith(".db"):
+        from daba.io.colmap.priors import read_pose_priors
+
+        return read_pose_priors(path, problem, loss, names_of(problem))
     return _read(path, ("camera", "image"), problem, loss, names_of(problem))
 
 

@@ -31,7 +31,7 @@ from daba.io.colmap.parts import (
     Points,
     Rig,
 )
-from daba.io.numbers import MisfitError
+from daba.io.numbers import MisfitError, chunks
 from daba.problem import Floats
 
 SUFFIX = ".bin"
@@ -109,8 +109,7 @@ def read_points(data: bytes) -> Points:
         at += _POINT.itemsize + track * length(data, at + length_at)[0]
     _at_end(data, at)
     where = np.array(places, np.int64)
-    raw = np.frombuffer(data, np.uint8)
-    heads = raw[where[:, None] + np.arange(_POINT.itemsize)].view(_POINT)[:, 0]
+    heads = _take_rows(np.frombuffer(data, np.uint8), where, _POINT)
     return Points(
         ids=heads["id"].copy(),
         xyz=heads["xyz"].copy(),
@@ -201,15 +200,17 @@ def write_points(data: bytes, points: Points, images: Images, edits: Edits) -> b
     first = np.cumsum(points.tracks) - points.tracks
     size, step = _POINT.itemsize, _TRACK.itemsize
     at = points.at[point] + size + step * (np.arange(len(point)) - first[point])
-    track = out[at[:, None] + np.arange(step)].view(_TRACK)[:, 0]
+    track = _take_rows(out, at, _TRACK)
     order = np.argsort(images.ids)
     image = order[np.searchsorted(images.ids, track["image"], sorter=order)]
     gone = edits.dropped[images.ptr[image] + track["row"]] | edits.removed[point]
     counts = points.tracks - np.bincount(point[gone], minlength=len(points.ids))
     _put_rows(out, points.at + size - 8, counts[:, None])
     keep = np.ones(len(out), bool)
-    keep[at[gone][:, None] + np.arange(step)] = False
-    keep[points.at[edits.removed][:, None] + np.arange(size)] = False
+    _put_rows(keep, at[gone], np.zeros((np.count_nonzero(gone), step), bool))
+    _put_rows(
+        keep, points.at[edits.removed], np.zeros((np.count_nonzero(edits.removed), size), bool)
+    )
     _put_rows(out, np.zeros(1, np.int64), np.array([[np.count_nonzero(~edits.removed)]], np.int64))
     return out[keep].tobytes()
 
@@ -230,8 +231,16 @@ def _at_end(data: bytes, at: int) -> None:
         raise MisfitError("it is damaged or cut short")
 
 
+def _take_rows(data: np.ndarray, at: Longs, kind: np.dtype) -> np.ndarray:
+    """What is at each of these places."""
+    rows = np.empty((len(at), kind.itemsize), np.uint8)
+    for c in chunks(len(at)):
+        rows[c] = data[at[c, None] + np.arange(kind.itemsize)]
+    return rows.view(kind)[:, 0]
+
+
 def _put_rows(out: np.ndarray, at: Longs, rows: np.ndarray) -> None:
     """Write each row of numbers at its place."""
-    if len(rows):
-        flat = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
-        out[at[:, None] + np.arange(flat.shape[1])] = flat
+    for c in chunks(len(at)):
+        flat = np.ascontiguousarray(rows[c]).view(out.dtype).reshape(len(at[c]), -1)
+        out[at[c, None] + np.arange(flat.shape[1])] = flat

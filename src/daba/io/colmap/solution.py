@@ -10,7 +10,7 @@ import numpy as np
 from daba.errors import DabaError
 from daba.io.colmap import optics
 from daba.io.colmap.model import Model
-from daba.io.colmap.parts import Camera, Edits
+from daba.io.colmap.parts import Edits
 from daba.io.colmap.poses import from_colmap, to_colmap
 from daba.io.colmap.reading import observations, used_cameras
 from daba.io.colmap.rigs import frame_poses, image_poses
@@ -47,17 +47,11 @@ class Solution:
         self.model = Model(about["path"])
         self.start_poses = image_poses(self.model, self.rigs)
         self.registered = np.asarray(problem.info["registered"])
+        if len(self.model.images.ids) != problem.info["cameras_in_file"]:
+            raise self._other_model()
+        self.cameras, self.group = used_cameras(self.model, self.registered)
+        """COLMAP's cameras, and which of them each of ours has."""
         self._check()
-
-    @property
-    def cameras(self) -> list[Camera]:
-        """COLMAP's cameras of the groups."""
-        return used_cameras(self.model, self.registered)[0]
-
-    @property
-    def group(self) -> Ints:
-        """The COLMAP camera of each of our cameras."""
-        return used_cameras(self.model, self.registered)[1]
 
     @cached_property
     def _lenses(self) -> tuple[Floats, dict[str, float]]:
@@ -169,14 +163,16 @@ class Solution:
 
     def _check(self) -> None:
         """The files must still be those the problem was read from."""
-        p, images = self.problem, self.model.images
+        p = self.problem
         same = (
-            len(images.ids) == p.info["cameras_in_file"]
-            and len(self.model.points.ids) == p.num_points
+            len(self.model.points.ids) == p.num_points
             and np.isfinite(self.start_poses[self.registered]).all()
+            and np.array_equal([camera.id for camera in self.cameras], p.info["lens_ids"])
         )
-        ids = [camera.id for camera in self.cameras] if same else []
-        if not np.array_equal(ids, p.info["lens_ids"]):
-            raise DabaError(
-                f"{self.model.folder} is not the model any more from which '{p.name}' was read"
-            )
+        if not same:
+            raise self._other_model()
+
+    def _other_model(self) -> DabaError:
+        return DabaError(
+            f"{self.model.folder} is not the model any more from which '{self.problem.name}' was read"
+        )
