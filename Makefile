@@ -9,7 +9,7 @@ TOOLS   := $(VENV)/.tools
 DEVICES ?= 8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format pytest kernels picture bench bench-ceres bench-scaling bench-weak clean
+.PHONY: help setup demo test lint format pytest kernels picture bench bench-ceres bench-colmap bench-scaling bench-weak clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -80,6 +80,9 @@ bench: $(STAMP)  ## The paper's evaluation: tables, figures and bench/report.htm
 bench-ceres: $(STAMP)  ## Compare with Ceres (needs cmake, a C++ compiler and libceres-dev)
 	@$(MAKE) --no-print-directory -C benchmarks/ceres build
 	$(BIN)/python benchmarks/bench_ceres.py $(ARGS)
+
+bench-colmap: $(TOOLS)  ## Compare with COLMAP's bundle adjustment on COLMAP models
+	$(BIN)/python benchmarks/bench_colmap.py $(ARGS)
 
 bench-scaling: $(STAMP)  ## Time and memory up to 5 million observations, 4 to 32 devices
 	$(BIN)/python benchmarks/scaling.py --plot benchmarks/scaling.png $(ARGS)

@@ -71,7 +71,7 @@ except daba.DabaError as error:
 """
     run = without(MISSING, code)
     assert run.returncode == 0, run.stderr
-    assert "there is no GPU to use" in run.stdout
+    assert "no GPU can be used" in run.stdout
 
 
 def test_the_command_line_says_what_it_needs() -> None:

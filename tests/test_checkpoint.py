@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 import daba
 from daba.checkpoint import Checkpoints
 from daba.errors import DabaError, DabaWarning
+from daba.partition import partition_from_arrays
 from daba.result import Result
 from helpers import make_solver, random_problem, synthetic
 
@@ -37,6 +38,35 @@ def solve(iterations: int, folder: Path | None = None, **options: Any) -> Result
         threads=1,
         **options,
     )
+
+
+def test_a_resumed_solve_under_constraints_is_as_one_that_never_stopped(tmp_path: Path) -> None:
+    """Groups across devices take turns, and whose turn it is has to be remembered."""
+    problem = random_problem(1, cameras=20, points=120)
+    cameras = problem.cameras.copy()
+    cameras[:, 12:] = [1.0, 0.0, 0.0]
+    problem = replace(problem, cameras=cameras, shared=np.arange(20, dtype=np.int32) % 6)
+    problem = daba.constrain(problem, fix="gauge", intrinsics_prior=0.1)
+    partition = partition_from_arrays(problem, np.arange(20) // 10)
+
+    def go(iterations: int, **checkpoints: Any) -> Result:
+        return daba.solve(
+            problem,
+            partition=partition,
+            checkpoints=Checkpoints(**checkpoints),
+            iterations=iterations,
+            function_tolerance=0.0,
+            threads=1,
+        )
+
+    whole = go(7)
+    go(4, folder=tmp_path / "saved")
+    resumed = go(7, resume=tmp_path / "saved")
+    assert facts(resumed) == facts(whole)
+    assert np.array_equal(resumed.problem.cameras, whole.problem.cameras)
+    other = daba.constrain(problem, fix="points")
+    with pytest.raises(DabaError, match="another problem"):
+        daba.solve(other, partition=partition, checkpoints=Checkpoints(resume=tmp_path / "saved"))
 
 
 def facts(result: Result) -> list[dict[str, Any]]:

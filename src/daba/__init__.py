@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "daba.asking": ["Asked", "constrain"],
     "daba.checkpoint": ["Checkpoints"],
     "daba.errors": ["DabaError", "DabaWarning"],
+    "daba.filtering": ["Dropped", "filter_outliers"],
     "daba.gather": ["gather", "save_store"],
     "daba.inspect": ["inspect"],
     "daba.intrinsics": ["PixelError", "forward_model", "pixel_error", "pixel_errors"],
@@ -30,6 +32,7 @@ _HOME = {
     ],
     "daba.options": ["Options"],
     "daba.partition": ["Partition", "make_partition", "partition_from_arrays"],
+    "daba.priors": ["Priors", "Targets"],
     "daba.problem": ["Problem"],
     "daba.result": ["Iteration", "Result"],
     "daba.run": ["solve"],
@@ -40,8 +43,10 @@ _MODULE = {name: module for module, names in _HOME.items() for name in names}
 __all__ = sorted([*_MODULE, "__version__"])
 
 if TYPE_CHECKING:
+    from daba.asking import Asked, constrain
     from daba.checkpoint import Checkpoints
     from daba.errors import DabaError, DabaWarning
+    from daba.filtering import Dropped, filter_outliers
     from daba.gather import gather, save_store
     from daba.inspect import inspect
     from daba.intrinsics import PixelError, forward_model, pixel_error, pixel_errors
@@ -60,6 +65,7 @@ if TYPE_CHECKING:
     )
     from daba.options import Options
     from daba.partition import Partition, make_partition, partition_from_arrays
+    from daba.priors import Priors, Targets
     from daba.problem import Problem
     from daba.result import Iteration, Result
     from daba.run import solve

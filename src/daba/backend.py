@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from daba.solver import Solver
 
 
+CONSTRAINED = "fixed parameters, shared intrinsics and priors are for the CPU only"
+
+
 class Backend(Protocol):
     def running(self) -> contextlib.AbstractContextManager[Any]:
         """A context for the whole solve."""
@@ -71,21 +74,25 @@ class Gpu:
         from daba.gpu.memory import check_memory
         from daba.gpu.solver import GpuSolver
 
+        if shard.constraints is not None:  # of a store, which is looked into only now
+            raise DabaError(f"no GPU can be used: {CONSTRAINED}; use --backend cpu")
         check_memory(shard, options, self.device)
         return GpuSolver(shard, options, comm, self.device)
 
 
-def make_backend(options: Options, comm: Communicator) -> Backend:
+def make_backend(options: Options, comm: Communicator, constrained: bool = False) -> Backend:
     """The one asked for; `auto` is the GPU where there is one that can be used."""
     if options.backend == "cpu":
         return Cpu(options, comm)
     missing = why_no_gpu()
     if options.method in ("admm", "dr"):
         missing = f"{options.method} runs on the CPU only"
+    if constrained:
+        missing = CONSTRAINED
     if options.backend == "auto" and missing:
         return Cpu(options, comm)
     if missing:
-        raise DabaError(f"there is no GPU to use: {missing}; use --backend cpu")
+        raise DabaError(f"no GPU can be used: {missing}; use --backend cpu")
     if options.linear_solver == "direct":
         raise DabaError("on a GPU the linear solver is pcg; leave --linear-solver out")
     return Gpu(comm)

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.polynomial import polynomial
 from numpy.typing import NDArray
 
 from daba.problem import Floats, Ints, Problem
@@ -23,6 +24,9 @@ _CHUNK = 1 << 18  # observations handled at once, so that memory stays small
 _RIDGE = 1e-12  # pull to the series where the observations leave a coefficient open
 _CORRECTIONS = 8  # of a forward model, at most; two are usual
 _CORRECT = 1e-4  # pixels: near enough to the rays we started from
+
+STEREOGRAPHIC = (1.0, -0.25, 0.0)
+"""d of the stereographic projection, in which every direction but one has a ray."""
 
 _tolerant = np.errstate(all="ignore")  # absurd cameras may overflow; they get a pinhole
 
@@ -54,7 +58,7 @@ def forward_model(problem: Problem) -> Floats:
     """
     cam, u, focal = problem.camera_index, problem.u, problem.focal
     d = aim = problem.intrinsics
-    model = best = _fit_forward(cam, u, focal, d)
+    model = best = fit_forward(cam, u, focal, d)
     least = np.full(len(d), np.inf)
     for _ in range(_CORRECTIONS):
         scale = focal / model[:, 0]
@@ -71,12 +75,13 @@ def forward_model(problem: Problem) -> Floats:
         again = (better & (least >= _CORRECT))[cam]  # only cameras that still get better
         cam, u = cam[again], u[again]
         aim = aim + (d - back)
-        model = _fit_forward(cam, u, focal, aim)
+        model = fit_forward(cam, u, focal, aim)
     return best
 
 
-def _fit_forward(camera_index: Ints, u: Floats, focal: Floats, d: Floats) -> Floats:
-    """The forward model of cameras with ray coefficients d.
+@_tolerant
+def fit_forward(camera_index: Ints, u: Floats, focal: Floats, d: Floats, terms: int = 3) -> Floats:
+    """The forward model (f, k1, k2) of cameras with ray coefficients d; with 2 terms k2 is 0.
 
     At an observed u the ray model is the direction p = u / z, ρ = |u| / z, and there
     h must be focal · z. The error focal · z − h(ρ²) is weighted by ρ, which makes it pixels.
@@ -87,14 +92,24 @@ def _fit_forward(camera_index: Ints, u: Floats, focal: Floats, d: Floats) -> Flo
     top = np.zeros(len(d))
     for c, cam in _chunks(camera_index):
         np.maximum.at(top, cam, _ray_radius(u[c], d[cam])[1])
-    fit = _Fit(series, top)
+    fit = _Fit(series[:, :terms], top)
     for c, cam in _chunks(camera_index):
         z, ρ2 = _ray_radius(u[c], d[cam])
         fit.add(cam, ρ2, z, ρ2)
-    h = fit.solve()
+    h = np.pad(fit.solve(), ((0, 0), (0, 3 - terms)))
     bad = ~(np.isfinite(h).all(axis=1) & (h[:, 0] > 0))
     h[bad] = np.where(d1[bad] > 0, d1[bad], 1.0)[:, None] * [1.0, 0.0, 0.0]
     return np.column_stack([focal * h[:, 0], h[:, 1] / h[:, 0], h[:, 2] / h[:, 0]])
+
+
+@_tolerant
+def forward_residual(
+    camera_index: Ints, u: Floats, focal: Floats, d: Floats, model: Floats
+) -> Floats:
+    """How far from its pixel a forward model (f, k1, k2) sees each ray, (K,), in pixels."""
+    f, k1, k2 = model[camera_index].T
+    z, ρ2 = _ray_radius(u, d[camera_index])
+    return np.asarray(np.sqrt(ρ2) * np.abs(focal[camera_index] * z - f * (1 + ρ2 * (k1 + ρ2 * k2))))
 
 
 def _ray_radius(u: Floats, d: Floats) -> tuple[Floats, Floats]:
@@ -192,7 +207,8 @@ def _g(ρ: Floats, k1: Floats, k2: Floats) -> Floats:
 
 
 class _Fit:
-    """Weighted least squares of y ≈ c0 + c1 x + c2 x² for every camera at once.
+    """Weighted least squares of y ≈ c0 + c1 x + c2 x² for every camera at once, with as many terms
+    as the guess has.
 
     Fitted is the change from a first guess, in x / top, with a ridge that is felt only where
     the data say nothing: a camera with one observation keeps most of its guess, and a guess
@@ -202,25 +218,25 @@ class _Fit:
     def __init__(self, guess: Floats, top: Floats) -> None:
         self.guess = guess
         self.scale = np.where(top > 0, top, 1.0)
-        self.moments = np.zeros((5, len(guess)))  # Σ w xⁱ
-        self.right = np.zeros((3, len(guess)))  # Σ w (y − guess) xⁱ
+        self.terms = guess.shape[1]
+        self.moments = np.zeros((2 * self.terms - 1, len(guess)))  # Σ w xⁱ
+        self.right = np.zeros((self.terms, len(guess)))  # Σ w (y − guess) xⁱ
 
     def add(self, cam: Ints, x: Floats, y: Floats, weight: Floats) -> None:
         C = len(self.guess)
-        guess = self.guess[cam]
-        error = y - (guess[:, 0] + x * (guess[:, 1] + x * guess[:, 2]))
+        error = y - polynomial.polyval(x, self.guess[cam].T, tensor=False)
         x = x / self.scale[cam]
-        for i in range(5):
+        for i in range(len(self.moments)):
             self.moments[i] += np.bincount(cam, weight, C)
-            if i < 3:
+            if i < self.terms:
                 self.right[i] += np.bincount(cam, weight * error, C)
             weight = weight * x
 
     def solve(self) -> Floats:
-        order = np.arange(3)
+        order = np.arange(self.terms)
         A = self.moments[order[:, None] + order].transpose(2, 0, 1)
         total = np.where(self.moments[0] > 0, self.moments[0], 1.0)
-        A = A / total[:, None, None] + _RIDGE * np.eye(3)
+        A = A / total[:, None, None] + _RIDGE * np.eye(self.terms)
         b = (self.right / total).T
         change = np.linalg.solve(A, b[:, :, None])[:, :, 0]
         return np.asarray(self.guess + change / self.scale[:, None] ** order)
@@ -229,8 +245,13 @@ class _Fit:
 def pixel_errors(problem: Problem, model: Floats | None = None) -> Floats:
     """|r| of each observation in pixels, (K,), as a reader of the written file computes it.
 
-    model   (f, k1, k2) of each camera, (C,3); that of `forward_model` if absent
+    model   (f, k1, k2) of each camera, (C,3); if absent, COLMAP's own camera models for a problem
+            read from a COLMAP model, `forward_model` for others
     """
+    if model is None and "colmap" in problem.info:
+        from daba.io.colmap import Solution
+
+        return Solution(problem).observation_errors()
     f, k1, k2 = (forward_model(problem) if model is None else np.asarray(model)).T
     r = np.empty(problem.num_observations)
     for c, cam in _chunks(problem.camera_index):
@@ -263,11 +284,25 @@ def summarize_errors(errors: Floats, behind: int) -> PixelError:
 
 def points_behind(problem: Problem) -> NDArray[np.intp]:
     """Observations whose point does not lie in front of the camera."""
-    found = [
-        c.start + np.flatnonzero(camera_frame(problem, c)[:, 2] <= 0)
-        for c, _ in _chunks(problem.camera_index)
-    ]
+    found = []
+    for c, cam in _chunks(problem.camera_index):
+        depth = ahead(camera_frame(problem, c), problem.u[c], problem.intrinsics[cam])
+        found.append(c.start + np.flatnonzero(depth <= 0))
     return np.concatenate(found)
+
+
+def ahead(x: Floats, u: Floats, d: Floats) -> Floats:
+    """How far in front of its camera each observed point is, given in the camera's frame: its z.
+
+    A stereographic camera may see what is beside or behind it; there it is how far the point lies
+    along its ray.
+    """
+    wide = (d == STEREOGRAPHIC).all(axis=1)
+    if not wide.any():
+        return x[:, 2]
+    s = np.einsum("kx,kx->k", u, u)
+    along = np.einsum("kx,kx->k", u, x[:, :2]) + (d[:, 0] + s * d[:, 1]) * x[:, 2]
+    return np.where(wide, along, x[:, 2])
 
 
 def camera_frame(problem: Problem, c: slice) -> Floats:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from daba.constraints import Constraints
 from daba.partition import Partition
 from daba.problem import Floats, Ints, Problem
 from daba.sorting import stable_order
@@ -52,6 +54,8 @@ class Piece:
     """The point is here and the camera elsewhere, sorted by point and camera."""
     outer: Records
     """The camera is here and the point elsewhere, sorted by camera and point."""
+    constraints: Constraints | None = None
+    """What is asked of its variables beside observations."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +101,16 @@ class Layout:
     """The problem's number of each observation of `intra`."""
     inter_id: Ints
 
+    @cached_property
+    def constraints(self) -> Constraints | None:
+        return self.problem.constraints
+
     def piece(self, device: int) -> Piece:
         e = self.extent
         cameras = slice(e.camera_ptr[device], e.camera_ptr[device + 1])
         points = slice(e.point_ptr[device], e.point_ptr[device + 1])
         camera_id, point_id = self.camera_order[cameras], self.point_order[points]
+        asked = self.constraints
         return Piece(
             camera_id=camera_id,
             point_id=point_id,
@@ -110,6 +119,7 @@ class Layout:
             intra=self.intra.take(_range(self.intra.point, points)),
             inter=self.inter.take(_range(self.inter.point, points)),
             outer=self.outer.take(_range(self.outer.camera, cameras)),
+            constraints=asked and asked.take(camera_id, point_id, (e.cameras, e.points)),
         )
 
     def numbers(self, device: int) -> tuple[Ints, Ints]:

@@ -10,6 +10,7 @@ import numpy as np
 from daba.kernels.cpu import objective as passes
 from daba.kernels.cpu import schur, state
 from daba.kernels.cpu.types import Bools, Floats, System
+from daba.limits import make_limits
 from daba.linear import make_linear_solver
 from daba.options import Options
 from daba.radius import (
@@ -65,17 +66,27 @@ class Levenberg:
         self.prepared = False
         self.step_c = np.zeros((C, 9))
         self.step_l = np.zeros((P, 3))
-        self.linear = make_linear_solver(shard, options, comm)
+        self.limits = make_limits(shard, comm)
+        ties = None if self.limits is None else self.limits.ties
+        self.linear = make_linear_solver(shard, options, comm, ties)
 
     def objective(self, x: State, active: Bools) -> Floats:
-        """F and squared pixel error of the intra observations, (S, 2)."""
+        """F of the intra observations and priors, and squared pixel error, (S, 2)."""
         loss = self.options.loss
         tasks = self.shard.devices.point_tasks
-        return passes.objective(self.shard.intra, *x, tasks, loss.kind, loss.radius, active)
+        value = passes.objective(self.shard.intra, *x, tasks, loss.kind, loss.radius, active)
+        if self.limits is not None and self.limits.priors is not None:
+            value[:, 0] += self.limits.priors.value(x, active)
+        return value
+
+    def prior_objective(self, x: State) -> Floats:
+        """The priors' part of F, (S,)."""
+        priors = None if self.limits is None else self.limits.priors
+        return np.zeros(self.shard.num_devices) if priors is None else priors.value(x)
 
     def prepare(self, x: State) -> None:
-        """Gauss–Newton system of the intra observations at x, which needs no ghosts: neighbours
-        may still be sending theirs."""
+        """Gauss–Newton system of the intra observations and priors at x, which needs no ghosts:
+        neighbours may still be sending theirs."""
         loss, devices, s = self.options.loss, self.shard.devices, self.system
         passes.linearize_points(
             self.shard.intra,
@@ -91,6 +102,8 @@ class Levenberg:
         passes.linearize_cameras(
             self.shard.intra, *x, devices.camera_tasks, s.J, s.U, s.g_c, self.camera_reach
         )
+        if self.limits is not None and self.limits.priors is not None:
+            self.limits.priors.add_to(s, x)
         self.x, self.prepared = x, True
 
     def linearize(self, x: State, surrogate: Surrogate) -> None:
@@ -98,19 +111,25 @@ class Levenberg:
         if not (self.prepared and self.x is x):
             self.prepare(x)
         surrogate.add_to(self.system, x)
+        if self.limits is not None:
+            self.limits.mask(self.system)
         self.prepared = False  # it is E^α's system now
 
     def propose(self, active: Bools) -> tuple[Floats, int]:
         """Solve the damped system into step_c, step_l; returns the model's decrease (S,), which
         is not positive where no step was found, and the PCG iterations."""
         obs, devices, system = self.shard.intra, self.shard.devices, self.system
+        limits = self.limits
         schur.damp(system, 1.0 / self.radius, active, *devices[2:], self.D, self.V_inv, self.z)
+        if limits is not None:
+            limits.hold(self.V_inv, self.z)
         schur.right_hand_side(obs, system, self.z, active, devices.camera_tasks, self.rhs)
         solved, iterations = self.linear.solve(
             system, self.D, self.V_inv, self.rhs, active, self.step_c
         )
+        together = None if limits is None else limits.together
         passes.bound_cameras(
-            self.x.cameras, self.camera_reach, solved, devices.camera_tasks, self.step_c
+            self.x.cameras, self.camera_reach, solved, devices.camera_tasks, together, self.step_c
         )
         decrease = schur.back_substitute(
             obs, system, self.V_inv, self.step_c, solved, *devices[2:], self.step_l
@@ -132,6 +151,8 @@ class Levenberg:
             result.pcg_iterations += iterations
             result.retries += int(trying.sum()) if attempt else 0
             state.retract(*x, self.step_c, self.step_l, trying, *self.shard.devices[2:], *trial)
+            if self.limits is not None:
+                self.limits.keep(x, trial)
             value = self.objective(trial, trying)
             actual = start - value[:, 0] - surrogate.value(trial, trying)
             good = trying & (actual > 0) & (predicted > 0)

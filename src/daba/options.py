@@ -36,6 +36,12 @@ class Options:
     """How the boundary between devices is treated after each step: none is the paper's method;
     points moves each shared point to lower the true objective; sweep moves points, cameras and
     points again, for twice the bytes."""
+    points_in_front: bool | None = None
+    """Whether points that a solve has left behind a camera that sees them are brought in front of
+    it, to solve on from there; by default for COLMAP models, whose error would be infinite."""
+    filter: float | None = None
+    """Pixels: after the solve drop observations with a larger error, and those of points behind
+    their cameras, and solve on without them, with as many iterations again."""
     backend: Literal["cpu", "gpu", "auto"] = "cpu"
     """Where to compute: auto takes a GPU if there is one."""
     precision: Literal["auto", "float64", "mixed", "float32"] = "auto"
@@ -128,6 +134,7 @@ class Options:
         need(isinstance(self.loss, Loss), "loss must be a daba.Loss, such as daba.Huber(32.0)")
         need(self.devices >= 1, f"devices must be at least 1, not {self.devices}")
         need(self.iterations is None or self.iterations >= 0, "iterations must not be negative")
+        need(self.filter is None or self.filter > 0, f"filter must be positive, not {self.filter}")
         need(self.report_every >= 1, "report_every must be at least 1")
         need(self.threads is None or self.threads >= 1, "threads must be at least 1")
         need(self.xi > 0, f"xi must be positive, not {self.xi}")

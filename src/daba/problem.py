@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from daba.constraints import Constraints, normalized, validate
 from daba.errors import DabaError
+from daba.priors import Priors
 
 if TYPE_CHECKING:
     from daba.losses import Loss
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
+Bools = NDArray[np.bool_]
 
 CAMERA_RECORD = 15
 """Numbers in one camera record: 9 of R, 3 of t, 3 of d."""
@@ -61,6 +64,15 @@ class Problem:
     name: str = "problem"
     info: dict[str, Any] = field(default_factory=dict)
     """What the reader wants remembered: file, intrinsics reading, fit residuals."""
+    shared: Ints | None = None
+    """Group of each camera, (C,): cameras with the same number share d exactly, and so must have
+    the same `focal` and d at the start. None: every camera has its own."""
+    free_cameras: Bools | None = None
+    """Which of rotation (3), centre (3) and d (3) of each camera may change, (C, 9); None: all."""
+    free_points: Bools | None = None
+    """Which points may change, (P,); None: all."""
+    priors: Priors | None = None
+    """What is known of centres, d and points beside the observations."""
 
     @staticmethod
     def from_arrays(
@@ -75,6 +87,10 @@ class Problem:
         weights: ArrayLike | None = None,
         name: str = "problem",
         info: dict[str, Any] | None = None,
+        shared: ArrayLike | None = None,
+        free_cameras: ArrayLike | None = None,
+        free_points: ArrayLike | None = None,
+        priors: Priors | None = None,
     ) -> Problem:
         """Build a problem from plain arrays and check it.
 
@@ -89,6 +105,8 @@ class Problem:
                      if absent
         weights      (K,); `focal * sqrt(1 + |u|²)` if absent, which makes errors pixels
         info         anything to be remembered with the problem
+        shared, free_cameras, free_points, priors
+                     constraints, as in the fields of the same names
         """
         R = np.asarray(rotations, dtype=np.float64)
         if R.ndim != 3 or R.shape[1:] != (3, 3):
@@ -123,6 +141,10 @@ class Problem:
             focal=f,
             name=name,
             info=dict(info or {}),
+            shared=None if shared is None else np.asarray(shared),
+            free_cameras=None if free_cameras is None else np.asarray(free_cameras),
+            free_points=None if free_points is None else np.asarray(free_points),
+            priors=priors,
         ).validated()
 
     @property
@@ -157,16 +179,33 @@ class Problem:
         """Observed image points in pixels, (K,2)."""
         return self.u * self.focal[self.camera_index, None]
 
+    @property
+    def constraints(self) -> Constraints | None:
+        """What is asked beside the observations, in the form that solvers take; None if nothing."""
+        return normalized(
+            Constraints(self.shared, self.free_cameras, self.free_points, self.priors)
+        )
+
+    @property
+    def plain(self) -> bool:
+        """Whether there are only observations: nothing shared, nothing fixed, no priors. A solver
+        that knows no constraints must refuse a problem that is not plain."""
+        return self.constraints is None
+
     def with_estimate(self, cameras: Floats, points: Floats) -> Problem:
         """The same observations with other cameras and points."""
         return replace(self, cameras=cameras, points=points)
 
     def objective(self, loss: Loss | None = None) -> float:
-        """F(x) = Σ ½ ρ(ω² |e|²), computed with plain NumPy."""
+        """F(x) = Σ ½ ρ(ω² |e|²) and the priors' terms, computed with plain NumPy."""
         from daba.kernels import reference
         from daba.losses import Trivial
 
-        return reference.objective(self, loss or Trivial())
+        return reference.objective(self, loss or Trivial()) + self.prior_objective()
+
+    def prior_objective(self) -> float:
+        """The priors' part of F(x): Σ ½ ρ(rᵀΛr), each with its own loss."""
+        return 0.0 if self.priors is None else self.priors.objective(self.cameras, self.points)
 
     def validated(self) -> Problem:
         """Return self, or raise `DabaError` naming the first camera, point or observation
@@ -202,6 +241,8 @@ class Problem:
         bad = np.flatnonzero((off > 1e-6) | (np.linalg.det(R) < 0))
         if len(bad):
             raise DabaError(f"camera {bad[0]}: its rotation matrix is not a rotation")
+        asked = Constraints(self.shared, self.free_cameras, self.free_points, self.priors)
+        validate(asked, self.cameras, self.focal, P)
         for start in range(0, K, 1 << 20):  # in pieces: a large problem must not double in memory
             k = slice(start, start + (1 << 20))
             ends = self.camera_index[k], self.point_index[k]

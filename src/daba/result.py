@@ -13,6 +13,7 @@ from daba.problem import Problem
 
 if TYPE_CHECKING:
     from daba.comm import Traffic
+    from daba.filtering import Dropped
     from daba.intrinsics import PixelError
     from daba.io.store import Store
     from daba.setup import Sizes
@@ -27,9 +28,9 @@ class Iteration:
     seconds: float
     """Since the solve began, setting up included and compiling excluded."""
     objective: float
-    """F."""
+    """F: what is minimised, of observations and priors."""
     mean_objective: float
-    """F / K, the paper's mean reprojection error."""
+    """F of the observations / K, the paper's mean reprojection error."""
     rms_pixels: float
     """√(Σ ω²|e|² / K), a pixel error to first order."""
     restarts: int = 0
@@ -44,6 +45,8 @@ class Iteration:
     """For neighbours' variables to arrive."""
     exchange_seconds: float = 0.0
     """Packing, sending and unpacking."""
+    prior_objective: float = 0.0
+    """The priors' part of F."""
 
 
 @dataclass
@@ -91,6 +94,10 @@ class Result:
     """What each process did; on rank 0."""
     local: dict[int, State] = field(default_factory=dict)
     """What each device of this process has reached."""
+    turned: int = 0
+    """Points that `Options.points_in_front` has brought in front of their cameras."""
+    dropped: Dropped | None = None
+    """What `Options.filter` has taken out; `history` goes on after it."""
 
     @property
     def problem(self) -> Problem:
@@ -139,6 +146,13 @@ class Result:
 
         return pixel_error(self.start)
 
+    @property
+    def constraints(self) -> list[str]:
+        """What was asked beside the observations, in words, where a process knows the problem."""
+        from daba.constraints import describe
+
+        return [] if self.solution is None else describe(self.solution.constraints)
+
     def rows(self) -> list[tuple[str, str]]:
         """The result table, as (what, value) pairs."""
         p, first, last = self.sizes, self.history[0], self.history[-1]
@@ -155,6 +169,7 @@ class Result:
             ("method", self._method_words(method)),
             ("F / K", f"{first.mean_objective:.6g} → {last.mean_objective:.6g}"),
             ("pixel error, rms", self._pixel_words()),
+            *self._constraint_rows(),
             ("iterations", f"{made} in {last.seconds:.2f} s{per}"),
             (
                 "linear solver",
@@ -164,8 +179,23 @@ class Result:
         ]
         if method == "daba":
             rows.insert(5, ("restarts", f"{total[0]} of {made * self.options.devices} steps"))
+        rows[-1:-1] = self._colmap_rows()
+        if self.turned:
+            rows.insert(-1, ("points turned", f"{self.turned:,}, which lay behind their cameras"))
+        if self.dropped is not None:
+            rows[-1:-1] = self.dropped.rows()
         if len(self.ranks) > 1:
             rows.insert(-1, ("processes", self._process_words()))
+        return rows
+
+    def _constraint_rows(self) -> list[tuple[str, str]]:
+        """Nothing for a plain problem."""
+        first, last = self.history[0], self.history[-1]
+        notes = self.constraints
+        rows = [("constraints", "; ".join(notes))] if notes else []
+        if first.prior_objective > 0 or last.prior_objective > 0:
+            was, now = first.prior_objective, last.prior_objective
+            rows.append(("priors, their part of F", f"{was:.6g} → {now:.6g}"))
         return rows
 
     def _pixel_words(self) -> str:
@@ -176,6 +206,29 @@ class Result:
             f"{self.start_pixel_error.rms:.4g} → {self.pixel_error.rms:.4g} px "
             f"(median {self.pixel_error.median:.3g})"
         )
+
+    def _colmap_rows(self) -> list[tuple[str, str]]:
+        if (errors := self.colmap_errors) is None:
+            return []
+        words = f"{errors['start_px']:.6g} → {errors['mean_px']:.6g} px"
+        fit = f"rms {errors['fit_rms_px']:.2g}, largest {errors['fit_max_px']:.2g} px"
+        return [("pixel error (COLMAP)", words), ("intrinsics fit", fit)]
+
+    @cached_property
+    def colmap_errors(self) -> dict[str, float] | None:
+        """Of a COLMAP model: its mean reprojection error as COLMAP computes it, at the start and
+        now, and how far its cameras are from the rays that were solved for."""
+        if self.solution is None or "colmap" not in self.solution.info:
+            return None
+        from daba.io.colmap import Solution
+
+        now = Solution(self.solution)
+        return {
+            "start_px": Solution(self.start).mean_error,
+            "mean_px": now.mean_error,
+            "fit_rms_px": now.fit["rms_px"],
+            "fit_max_px": now.fit["max_px"],
+        }
 
     def _process_words(self) -> str:
         ranks, made = self.ranks, max(self.history[-1].iteration, 1)
@@ -210,16 +263,19 @@ class Result:
         """What `history.json` holds."""
         from daba import __version__
 
-        pixels = {}
+        pixels: dict[str, Any] = {}
         if self.solution is not None:
             pixels = {
                 "start_pixel_error": asdict(self.start_pixel_error),
                 "pixel_error": asdict(self.pixel_error),
             }
+            if self.colmap_errors is not None:
+                pixels["colmap"] = self.colmap_errors
         return {
             "daba": __version__,
             "problem": asdict(self.sizes),
             "options": self.options.to_dict(),
+            "constraints": self.constraints,
             "iterations": [asdict(i) for i in self.history],
             "result": {
                 "reason": self.reason,
@@ -229,6 +285,8 @@ class Result:
                 "objective": self.objective,
                 "mean_objective": self.mean_objective,
                 "linear_solver": self.linear_solver,
+                "points_turned": self.turned,
+                "dropped": None if self.dropped is None else self.dropped.to_dict(),
                 **pixels,
             },
             "ranks": [rank.to_dict() for rank in self.ranks],

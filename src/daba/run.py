@@ -7,7 +7,8 @@ import math
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import numpy as np
@@ -34,9 +35,13 @@ Callback = Callable[[Iteration], Any]
 
 COLUMNS = (
     "objective", "square", "restarts", "pcg", "retries", "sent", "computing", "waiting",
-    "exchanging", "moving", "interrupted", "seconds",
+    "exchanging", "moving", "interrupted", "seconds", "priors",
 )  # fmt: skip
 """What each device tells the others in a report; what is known by process is in its first row."""
+
+
+TURNS = 2
+"""Times that points are brought in front of their cameras after a solve."""
 
 
 def solve(
@@ -67,40 +72,157 @@ def solve(
     Ctrl-C, SIGTERM and SIGUSR1 stop the solve after the iteration at hand; what was reached is
     returned.
     """
-    from daba.backend import make_backend
     from daba.comm.serial import Communicator
     from daba.on_gpu import to_device, to_host
-    from daba.setup import make_setup
 
     options = _options(options, changes, partition)
     comm = comm or Communicator()
-    backend = make_backend(options, comm)
-    begin = time.perf_counter()
     given = problem
     problem, device = to_host(problem)
-    setup = make_setup(problem, options, partition, comm)
-    options = setup.options
-    with backend.running(), Interrupt() as interrupt, open_log(log, comm.rank) as lines:
-        solver = backend.solver(setup.shard, options, comm)
-        setup = replace(setup, shard=solver.shard)  # what it has no use for can go
-        run = Run(solver, setup.fingerprint, callback, checkpoints, interrupt, begin, lines)
-        converged, reason = run.loop()
-    x = solver.x
-    solution = setup.gather(x)
-    if device is not None and solution is not None:
-        solution = to_device(solution, cast("Problem", given), device)
-    return Result(
-        solution=solution,
-        source=setup.source,
-        options=options,
-        history=run.history,
-        reason=reason,
-        converged=converged,
-        linear_solver=solver.linear_solver,
-        sizes=setup.sizes,
-        ranks=run.rank_reports(),
-        local=solver.shard.by_device(x),
-    )
+    whole, turn = comm.broadcast((isinstance(problem, Problem), _turns(problem, options)))
+    if (options.filter is not None or options.points_in_front) and not whole:
+        raise DabaError(
+            "filter and points_in_front need the whole problem, and a store is solved in parts"
+        )
+    again = Again(partition, callback, comm, log)
+    if turn:
+        result = again.from_points_in_front(problem, options, checkpoints)
+    else:
+        result = again.solve(problem, options, checkpoints)
+    if turn and result.reason not in REASONS.values():
+        result = again.with_points_in_front(result)
+    if options.filter is not None and result.reason not in REASONS.values():
+        result = again.without_outliers(result, options.filter)
+    if device is not None and result.solution is not None:
+        result = replace(
+            result, solution=to_device(result.solution, cast("Problem", given), device)
+        )
+    return result
+
+
+def _turned(result: Result) -> tuple[Problem, np.ndarray]:
+    from daba.front import bring_to_front
+
+    return bring_to_front(result.problem)
+
+
+def _turns(problem: Problem | Store | None, options: Options) -> bool:
+    """Whether points are to be brought in front of their cameras."""
+    if not isinstance(problem, Problem) or options.most_iterations == 0:
+        return False
+    asked = options.points_in_front
+    return "colmap" in problem.info if asked is None else asked
+
+
+@dataclass
+class Again:
+    """One solve, and others after it on what has been changed in between."""
+
+    partition: Partition | None
+    callback: Callback | None
+    comm: Communicator
+    log: PathLike | None
+    past: Iteration | None = None
+    """Where the solve before this one ended."""
+
+    def from_points_in_front(
+        self, problem: Any, options: Options, checkpoints: Checkpoints | None
+    ) -> Result:
+        """A solve that begins with all points in front of their cameras."""
+        from daba.front import bring_to_front
+
+        begin, moved = self.on_first(lambda: bring_to_front(problem))
+        result = self.solve(begin, options, checkpoints)
+        return replace(result, source=problem, turned=0 if moved is None else len(moved))
+
+    def with_points_in_front(self, result: Result) -> Result:
+        """Turn what has come out behind a camera, and solve on; a few times at most."""
+        for _ in range(TURNS):
+            problem, moved = self.on_first(partial(_turned, result))
+            if not self.comm.broadcast(0 if moved is None else len(moved)):
+                break
+            turned = result.turned + (0 if moved is None else len(moved))
+            result = replace(self.go_on(result, problem), turned=turned)
+        return result
+
+    def without_outliers(self, result: Result, pixels: float) -> Result:
+        from daba.filtering import filter_outliers
+
+        problem, dropped = self.on_first(lambda: filter_outliers(result.problem, pixels))
+        if self.comm.broadcast(dropped is not None and dropped.observations == 0):
+            return replace(result, dropped=dropped)
+        return replace(self.go_on(result, problem), turned=result.turned, dropped=dropped)
+
+    def go_on(self, result: Result, problem: Problem | None) -> Result:
+        """Solve a problem that begins where another has ended, and tell both as one."""
+        self.past = result.history[-1]
+        options = result.options
+        if options.max_seconds is not None:
+            options = replace(options, max_seconds=max(options.max_seconds - self.past.seconds, 0))
+        new = self.solve(problem, options)
+        later = [self.shifted(entry) for entry in new.history[1:]]
+        return replace(
+            new, options=result.options, source=result.source, history=result.history + later
+        )
+
+    def on_first(self, make: Callable[[], tuple[Any, Any]]) -> tuple[Any, Any]:
+        """What rank 0 makes, on rank 0; an error reaches all."""
+        made: tuple[Any, Any] = None, None
+        failure = ""
+        if self.comm.rank == 0:
+            try:
+                made = make()
+            except DabaError as error:
+                failure = str(error)
+        if failure := self.comm.broadcast(failure):
+            raise DabaError(failure)
+        return made
+
+    def told(self, entry: Iteration) -> Any:
+        return None if self.callback is None else self.callback(self.shifted(entry))
+
+    def shifted(self, entry: Iteration) -> Iteration:
+        """An entry of the history, counted on from where the solve before has ended."""
+        past = self.past
+        if past is None:
+            return entry
+        number, seconds = past.iteration + entry.iteration, past.seconds + entry.seconds
+        return replace(entry, iteration=number, seconds=seconds)
+
+    def solve(
+        self,
+        problem: Problem | Store | None,
+        options: Options,
+        checkpoints: Checkpoints | None = None,
+    ) -> Result:
+        from daba.backend import make_backend
+        from daba.setup import make_setup
+
+        comm = self.comm
+        constrained = comm.broadcast(isinstance(problem, Problem) and not problem.plain)
+        backend = make_backend(options, comm, constrained)
+        begin = time.perf_counter()
+        setup = make_setup(problem, options, self.partition, comm)
+        options = setup.options
+        with backend.running(), Interrupt() as interrupt, open_log(self.log, comm.rank) as lines:
+            solver = backend.solver(setup.shard, options, comm)
+            setup = replace(setup, shard=solver.shard)  # what it has no use for can go
+            told = None if self.callback is None else self.told
+            run = Run(solver, setup.fingerprint, told, checkpoints, interrupt, begin, lines)
+            converged, reason = run.loop()
+        x = solver.x
+        return Result(
+            solution=setup.gather(x),
+            source=setup.source,
+            options=options,
+            history=run.history,
+            reason=reason,
+            converged=converged,
+            linear_solver=solver.linear_solver,
+            sizes=setup.sizes,
+            ranks=run.rank_reports(),
+            local=solver.shard.by_device(x),
+        )
 
 
 def _options(
@@ -204,6 +326,7 @@ class Run:
         here[0, 2:5] = self.tally
         here[0, 5:9] = traffic.sent, max(computing, 0.0), traffic.waiting, traffic.exchanging
         here[0, 9:11] = self.idle < 2, self.interrupt.number
+        here[:, 12] = solver.prior_objective
         if self.comm.rank == 0:
             here[0, 11] = time.perf_counter() - self.begin
         rows = self.comm.gather(here)
@@ -224,7 +347,8 @@ class Run:
             iteration=self.iteration,
             seconds=total["seconds"],
             objective=F,
-            mean_objective=F / K,
+            prior_objective=total["priors"],
+            mean_objective=(F - total["priors"]) / K,
             rms_pixels=math.sqrt(total["square"] / K),
             restarts=int(total["restarts"]),
             pcg_iterations=int(total["pcg"]),

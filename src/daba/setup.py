@@ -196,8 +196,22 @@ def _fingerprints(shard: Shard) -> list[int]:
         for obs in (shard.intra, shard.inter):
             rows = slice(obs.point_ptr[points.start], obs.point_ptr[points.stop])
             arrays += [obs.u[rows], obs.weight[rows]]
+        if shard.constraints is not None:
+            arrays += _asked(shard, cameras, points)
         mark = 0
         for array in arrays:
-            mark = zlib.crc32(array.data, mark)
+            mark = zlib.crc32(np.ascontiguousarray(array).data, mark)
         marks.append(mark)
     return marks
+
+
+def _asked(shard: Shard, cameras: slice, points: slice) -> list[np.ndarray]:
+    """The constraints of one device, as arrays."""
+    assert shard.constraints is not None
+    own = (
+        np.arange(cameras.start, cameras.stop, dtype=np.int32),
+        np.arange(points.start, points.stop, dtype=np.int32),
+    )
+    here = shard.constraints.take(*own, (shard.num_cameras, shard.num_points))
+    losses = repr(here.losses()).encode()
+    return [*here.to_arrays().values(), np.frombuffer(losses, np.uint8)]

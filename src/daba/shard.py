@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from daba.constraints import Constraints, concatenate
 from daba.kernels.cpu.types import Devices, Observations, Tasks
 from daba.layout import Extent, Piece, Records, lay_out, pointers
 from daba.partition import Partition
@@ -50,6 +51,8 @@ class Shard:
     inter: Observations
     start: State
     """Where the solve begins; the ghosts are not known yet."""
+    constraints: Constraints | None = None
+    """What is asked of the variables owned here, beside observations."""
     origin: Problem | None = None
     """The whole problem, where this process holds all of it."""
 
@@ -151,6 +154,7 @@ def join(pieces: list[Piece], first: int, extent: Extent, origin: Problem | None
         intra=_observations(intra, cameras, points),
         inter=_observations(inter, cameras, points, ghost_cameras, ghost_points),
         start=start,
+        constraints=concatenate([p.constraints for p in pieces], camera_ptr, point_ptr),
         origin=origin,
     )
 

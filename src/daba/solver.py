@@ -10,12 +10,14 @@ import numpy as np
 from daba.acceleration import Nesterov, RestartMetrics
 from daba.comm.serial import Blocks, Communicator
 from daba.errors import DabaError
+from daba.joint import JointStep
 from daba.kernels.cpu import objective as passes
 from daba.kernels.cpu import refine, state
 from daba.kernels.cpu.types import Bools, Floats
 from daba.levenberg import Levenberg, Step
 from daba.options import ROUNDS, Options
 from daba.shard import Shard, State
+from daba.sharing import Sharing
 from daba.solver_state import Saved, Saving
 from daba.surrogate import NoSurrogate, Surrogate
 
@@ -30,6 +32,13 @@ class Solver(Saving):
         self.rounds = () if options.centralized else ROUNDS[options.refine]
         self.all = np.ones(shard.num_devices, dtype=bool)
         self.levenberg = Levenberg(shard, options, self.comm)
+        limits = self.limits = self.levenberg.limits
+        members = limits.groups.members if limits is not None and limits.groups else None
+        self.sharing: Sharing | None = None  # of intrinsics, across devices
+        self.joint: JointStep | None = None
+        if limits is not None and members is not None:
+            self.sharing = Sharing(shard, limits, members, options.loss)
+            self.joint = JointStep(self.levenberg, self.sharing)
 
         if options.centralized:
             self.surrogate: Surrogate = NoSurrogate(shard)
@@ -60,6 +69,11 @@ class Solver(Saving):
         self.inter = self.surrogate.rebase(x)
 
     @property
+    def prior_objective(self) -> Floats:
+        """What of F is the priors', (S,)."""
+        return self.levenberg.prior_objective(self.x)
+
+    @property
     def linear_solver(self) -> str:
         """What solves the reduced camera system."""
         return type(self.levenberg.linear).__name__.lower()
@@ -74,7 +88,8 @@ class Solver(Saving):
 
     def common_state(self) -> dict[str, float]:
         s = float(self.nesterov.s) if self.accelerated else 1.0
-        return {"eta": float(self.metrics.eta), "s": s}
+        turn = 0 if self.joint is None else self.joint.turn
+        return {"eta": float(self.metrics.eta), "s": s, "turn": turn}
 
     def restore(self, saved: Saved, common: dict[str, float]) -> None:
         lm, metrics = self.levenberg, self.metrics
@@ -84,6 +99,8 @@ class Solver(Saving):
             self.nesterov.s = common["s"]
             metrics.F, metrics.F_bar, metrics.E = saved.F, saved.F_bar, saved.E
         metrics.eta = common["eta"]
+        if self.joint is not None:
+            self.joint.turn = int(common["turn"])
         self.place(saved.x)
         self.checked = (self.objective, metrics.F_bar.copy())
 
@@ -99,6 +116,8 @@ class Solver(Saving):
         if self.accelerated:
             self.accelerated_surrogate.rebase(self.nesterov.extrapolate(x))
         step = self.levenberg.step(x, self.intra, self.accelerated_surrogate, self.all)
+        if self.joint is not None:
+            self.joint.take(step, self.accelerated_surrogate, self.all)
         restart = np.zeros_like(self.all)
         E = metrics.E
         if self.accelerated:
@@ -106,20 +125,31 @@ class Solver(Saving):
             now = self.intra[:, 0] + here.value(x, self.all)
             E = metrics.bound(step.intra[:, 0] + here.value(step.x, self.all), now)
             restart = E > metrics.F_bar
+            if self.sharing is not None:  # what devices share they keep or give up together
+                restart = self.sharing.any_in_cluster(restart)
             if restart.any():
                 again = self.levenberg.step(x, self.intra, here, restart)
                 self.adopt(again, restart, step)
                 E = metrics.bound(step.intra[:, 0] + here.value(step.x, self.all), now)
+            if self.joint is not None:
+                E = E + self.joint.take(step, here, restart)
         # Exchange with neighbours, F^α = E^α + ΔE^α(x⁺ | x)
         change = self.communicate(step, x)
         refined = bool(self.rounds)
-        self.inter = here.rebase(step.x, gap=self.accelerated and not refined)
+        if not (refined and self.sharing):
+            self.inter = here.rebase(step.x, gap=self.accelerated and not refined)
+        if self.accelerated and not refined:
+            change = here.gap - self.proximal(step.x, x)
+        if self.sharing is not None:
+            change = change + self.share(step, self.sharing)
         if self.accelerated:
-            F = E + (change if refined else here.gap - self.proximal(step.x, x))
+            F = E + change
             if not refined:
                 self.levenberg.judge(metrics.F, F)
             metrics.update(E, F)
             self.nesterov.advance(x, step.x)
+        if self.joint is not None:
+            self.joint.turn += 1
         self.x, self.intra = step.x, step.intra
         self.restarts = int(restart.sum())
         self.pcg_iterations, self.retries = step.pcg_iterations, step.retries
@@ -147,9 +177,19 @@ class Solver(Saving):
         self.exchange.finish(step.x)
         return change
 
+    def share(self, step: Step, sharing: Sharing) -> Floats:
+        """Move the intrinsics that devices share, by all of them together, and tell whoever has
+        ghosts of their cameras. Returns the change of F on each device."""
+        change = sharing.move(step.x)
+        self.exchange.traffic.add(sharing.members.exchange.take_traffic())
+        self.exchange.update(step.x, "cameras")
+        step.intra = self.levenberg.objective(step.x, self.all)
+        self.inter = self.surrogate.rebase(step.x)
+        return change
+
     def overlap(self, step: Step) -> None:
         """While ghosts are on their way, begin the next iteration with what needs none."""
-        if self.exchange.neighbours:
+        if self.exchange.neighbours and self.sharing is None:  # or cameras will move once more
             self.levenberg.prepare(step.x)
 
     def check(self) -> None:
@@ -179,7 +219,10 @@ class Solver(Saving):
         """Largest entry of the gradient of F; the surrogate's is the same at its base (Prop. 1)."""
         self.levenberg.linearize(self.x, self.surrogate)
         system = self.levenberg.system
-        here = max(np.abs(g).max(initial=0.0) for g in (system.g_c, system.g_l))
+        g_c = system.g_c if self.limits is None else self.limits.gradient(system)
+        here = max(np.abs(g).max(initial=0.0) for g in (g_c, system.g_l))
+        if self.sharing is not None:
+            here = max(here, self.sharing.gradient_norm(self.x))
         return float(self.comm.gather(np.full((len(self.all), 1), here)).max())
 
     def slack(self, x: State, base: State) -> Floats:
@@ -200,9 +243,12 @@ class Solver(Saving):
         device."""
         loss, devices = self.options.loss, self.shard.devices
         both = (self.shard.intra, self.shard.inter, *x)
+        limits, how = self.limits, (loss.kind, loss.radius)
         if block == "points":
-            return refine.refine_points(*both, devices.point_tasks, loss.kind, loss.radius)
-        return refine.refine_cameras(*both, devices.camera_tasks, loss.kind, loss.radius)
+            asked = (None, None) if limits is None else limits.points
+            return refine.refine_points(*both, devices.point_tasks, *how, *asked)
+        alone = (None, None, None) if limits is None else limits.cameras
+        return refine.refine_cameras(*both, devices.camera_tasks, *how, *alone)
 
     def adopt(self, again: Step, where: Bools, step: Step) -> None:
         """Take the devices in `where` from `again`."""

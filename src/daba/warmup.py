@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from daba.options import Options
-from daba.partition import make_partition
+from daba.partition import partition_from_arrays
 from daba.problem import Problem
 from daba.shard import Shard, make_shard
 from daba.threads import one_blas_thread
@@ -45,7 +45,19 @@ def compile_kernels() -> None:
         COMPLETE.touch()
 
 
-def _tiny_shard() -> Shard:
+def _run_constrained() -> None:
+    """What kernels do under constraints is compiled apart, so that nothing costs without them."""
+    from daba.solver import Solver
+
+    for group in ([0, 0, 1], [0, 1, 0]):  # on one device, and across
+        shard = _tiny_shard(np.array(group))
+        for linear in ("direct", "pcg"):
+            options = replace(Options(devices=2), linear_solver=linear)
+            with one_blas_thread():
+                Solver(shard, options).iterate()
+
+
+def _tiny_shard(shared: np.ndarray | None = None) -> Shard:
     rng = np.random.default_rng(0)
     points = rng.normal(size=(12, 3)) + [0.0, 0.0, 8.0]
     camera, point = (i.ravel() for i in np.mgrid[:3, :12])
@@ -59,8 +71,9 @@ def _tiny_shard() -> Shard:
         point_index=point,
         pixels=500 * ray[:, :2] / ray[:, 2:],
         focal=500.0,
+        shared=shared,
     )
-    return make_shard(problem, make_partition(problem, 2))
+    return make_shard(problem, partition_from_arrays(problem, np.array([0, 0, 1])))
 
 
 def _compile_first_half() -> None:
@@ -80,7 +93,7 @@ def _compile_first_half() -> None:
     lm.linearize(x, surrogate)
     surrogate.value(x, every)
     tasks = devices[2:]
-    objective.bound_cameras(x.cameras, lm.camera_reach, every, tasks[0], lm.step_c)
+    objective.bound_cameras(x.cameras, lm.camera_reach, every, tasks[0], None, lm.step_c)
     schur.damp(lm.system, 1.0 / lm.radius, every, *tasks, lm.D, lm.V_inv, lm.z)
     schur.right_hand_side(shard.intra, lm.system, lm.z, every, tasks[0], lm.rhs)
     schur.back_substitute(shard.intra, lm.system, lm.V_inv, lm.step_c, every, *tasks, lm.step_l)
@@ -111,8 +124,8 @@ def compile_second_half() -> None:
         with one_blas_thread():
             lm.linear.solve(lm.system, lm.D, lm.V_inv, lm.rhs, every, lm.step_c)
     both = (shard.intra, shard.inter, *x)
-    refine.refine_points(*both, shard.devices.point_tasks, loss.kind, loss.radius)
-    refine.refine_cameras(*both, shard.devices.camera_tasks, loss.kind, loss.radius)
+    refine.refine_points(*both, shard.devices.point_tasks, loss.kind, loss.radius, None, None)
+    refine.refine_cameras(*both, shard.devices.camera_tasks, loss.kind, loss.radius, *(None,) * 3)
 
 
 def _run_everything() -> None:
@@ -120,6 +133,7 @@ def _run_everything() -> None:
 
     shard = _tiny_shard()
     base = Options(devices=2, restart_ratio=1.0)
+    _run_constrained()
     changes: list[dict[str, Any]] = [
         {"linear_solver": "direct"},
         {"linear_solver": "pcg"},

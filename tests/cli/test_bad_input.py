@@ -215,7 +215,7 @@ def test_weights_of_another_file_are_a_warning(tmp_path: Path, capsys: Capsys) -
 def test_bugs_are_told_apart(
     tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise RuntimeError("oops")
 
     monkeypatch.setattr("daba.io.load", broken)

@@ -12,6 +12,8 @@ import pytest
 from command_line import names, run, small_scene
 
 import daba
+from daba.asking import Asked
+from daba.cli.arguments import flags_of
 from daba.cli.solve import GROUPS, make_options, solve_flags
 from daba.options import Options
 from daba.problem import Problem
@@ -180,7 +182,9 @@ def test_every_option_is_a_flag(capsys: Capsys) -> None:
     assert set(flags) == {f.name for f in fields(Options)} | {"loss_radius"}
     for name in flags:
         assert f"--{name.replace('_', '-')} " in text
-    assert set(flags) == {name for group in GROUPS.values() for name in group}
+    asked = flags_of(Asked)
+    assert all(f"--{name.replace('_', '-')} " in text for name in asked)
+    assert {*flags, *asked} == {name for group in GROUPS.values() for name in group}
 
 
 def test_flags_have_the_defaults_and_texts_of_the_library() -> None:

@@ -26,7 +26,7 @@ def test_missing_folder_and_unknown_files_to_read(tmp_path: Path) -> None:
         daba.io.load(tmp_path / "a.xyz")
     with pytest.raises(DabaError, match=r"unknown kind of file '\.npz\.gz'"):
         daba.io.load(tmp_path / "a.npz.gz")
-    with pytest.raises(DabaError, match="unknown format 'obj'; known are bal, bundler, npz, ply"):
+    with pytest.raises(DabaError, match="unknown format 'obj'; known are bal, bundler, colmap,"):
         daba.io.load(tmp_path / "a.obj", format="obj")
     with pytest.raises(DabaError, match="written, never read"):
         daba.io.load(tmp_path / "a.ply")
@@ -108,4 +108,11 @@ def test_written_files_have_ordinary_permissions(tmp_path: Path) -> None:
 def test_every_format_is_reached_by_name_and_suffix() -> None:
     suffixes = [suffix for form in daba.io.FORMATS for suffix in form.suffixes]
     assert len(suffixes) == len(set(suffixes))
-    assert [form.name for form in daba.io.FORMATS] == ["bal", "bundler", "npz", "ply", "store"]
+    assert [form.name for form in daba.io.FORMATS] == [
+        "bal",
+        "bundler",
+        "colmap",
+        "npz",
+        "ply",
+        "store",
+    ]

@@ -135,7 +135,7 @@ def _without(*keys: str) -> Callable[[dict], None]:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda head: head.update(version=2), "written in version 2 of the format by a newer daba"),
+        (lambda head: head.update(version=3), "written in version 3 of the format by a newer daba"),
         (lambda head: head.update(format="x"), "not the manifest of a 'daba store'"),
         (lambda head: head.update(observations=7), "counts of its devices do not add up"),
         (lambda head: head.update(devices=2), "2 devices, but 3 parts"),

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ import pytest
 
 import daba
 from daba.cli import main
+from daba.partition import make_partition
+from daba.priors import Priors, Targets
 from daba.problem import Problem
 
 LIMIT = 120.0
@@ -148,6 +151,37 @@ def read_history(path: Path) -> list[dict[str, Any]]:
 def scene(cameras: int = 40, points: int = 300, seed: int = 0) -> Problem:
     options = daba.SceneOptions(scene="city", cameras=cameras, points=points, seed=seed)
     return daba.generate(options).start
+
+
+def constrained(problem: Problem, devices: int = 8) -> Problem:
+    """Something of everything: intrinsics shared by devices 0 and 1, by 1 and 5, by 2 and 3, and
+    within device 4; fixed variables; priors."""
+    device = make_partition(problem, devices).camera_device
+    shared = 100 + np.arange(problem.num_cameras, dtype=np.int32)
+    shared[np.isin(device, [2, 3])] = 7
+    shared[device == 0] = 3
+    shared[device == 5] = 9
+    ones = np.flatnonzero(device == 1)
+    shared[ones] = np.where(np.arange(len(ones)) % 2, 3, 9)
+    shared[device == 4] = 1
+    random = np.random.default_rng(0)
+    free = random.random((problem.num_cameras, 9)) < 0.9
+    free[:, 6:] = True
+    centers = problem.centers + 0.1 * random.normal(size=problem.centers.shape)
+    seen = random.permutation(problem.num_points)[:40]
+    priors = Priors(
+        Targets.make(np.arange(20), centers[:20], sigma=0.1, loss=daba.Huber(1.0)),
+        Targets.make([0, 5, 9], problem.intrinsics[:3], sigma=0.05),
+        Targets.make(seen, problem.points[seen], sigma=0.2),
+    )
+    return replace(
+        problem,
+        focal=np.full(problem.num_cameras, 850.0),
+        shared=shared,
+        free_cameras=free,
+        free_points=random.random(problem.num_points) < 0.9,
+        priors=priors,
+    ).validated()
 
 
 def side_by_side(a: Problem, b: Problem) -> Problem:

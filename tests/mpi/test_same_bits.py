@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from jobs import Job, bits, needs_mpi, read_history, run_all, scene, side_by_side
+from jobs import Job, bits, constrained, needs_mpi, read_history, run_all, scene, side_by_side
 
 import daba
 from daba.io.store import write_store
@@ -52,6 +52,11 @@ CASES = {
     "uneven, none": Case(
         "uneven.daba", "--refine none --gradient-tolerance 1e-99", devices=3, most=3
     ),
+    "asked": Case("asked.npz", "--check --linear-solver direct --gradient-tolerance 1e-99"),
+    "asked, store": Case("asked.daba", output="daba"),
+    "asked, none": Case(
+        "asked.daba", f"--refine none {HUBER} --linear-solver pcg --restart-ratio 1 --eta 1"
+    ),
 }
 COUNTS = {name: [r for r in RANKS if r <= case.most] for name, case in CASES.items()}
 
@@ -69,6 +74,9 @@ def folder(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bits")
     daba.save(problem, folder / "scene.npz")
     write_store(lay_out(problem, make_partition(problem, 8)), folder / "scene.daba")
+    asked = constrained(problem)
+    daba.save(asked, folder / "asked.npz")
+    write_store(lay_out(asked, make_partition(asked, 8)), folder / "asked.daba")
     # the last device has a scene of its own, and no neighbours
     small = scene(10, 80, seed=1)
     two = side_by_side(problem, small)
@@ -97,7 +105,7 @@ def solved(folder: Path) -> Solved:
                     "--threads", 1, "--iterations", ITERATIONS, "--function-tolerance", 0,
                     "--output", results / f"{name}.{case.output}",
                     "--history", results / f"{name}.json",
-                    *(["--devices", 8] if case.source == "scene.npz" else []),
+                    *(["--devices", 8] if case.source.endswith(".npz") else []),
                 ]
                 for name, case in CASES.items()
                 if ranks <= case.most

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from daba.errors import DabaError
+
 if TYPE_CHECKING:
     from daba.baselines.consensus import Consensus
     from daba.comm.serial import Communicator
@@ -14,6 +16,11 @@ if TYPE_CHECKING:
 
 def make_solver(shard: Shard, options: Options, comm: Communicator) -> Solver | Consensus:
     """The solver of the method asked for; on one device there is nothing to agree on."""
+    if options.method in ("admm", "dr") and not options.centralized and shard.constraints:
+        raise DabaError(
+            f"{options.method} knows no fixed parameters, shared intrinsics or priors; use "
+            "--method daba, duba or lm"
+        )
     if options.method == "admm" and not options.centralized:
         from daba.baselines.admm import Admm
 

@@ -130,9 +130,13 @@ class Consensus(ABC):
         ends = (shard.inter, shard.intra, *x)  # all variables are at the "boundary"
         for _ in range(FOLLOWING_STEPS):
             if self.block == "cameras":
-                refine.refine_points(*ends, shard.devices.point_tasks, loss.kind, loss.radius)
+                refine.refine_points(
+                    *ends, shard.devices.point_tasks, loss.kind, loss.radius, None, None
+                )
             else:
-                refine.refine_cameras(*ends, shard.devices.camera_tasks, loss.kind, loss.radius)
+                refine.refine_cameras(
+                    *ends, shard.devices.camera_tasks, loss.kind, loss.radius, None, None, None
+                )
         kept = KEPT[self.block]
         of(self.x, kept)[: len(of(x, kept))] = of(x, kept)
         self.evaluate()
@@ -140,6 +144,11 @@ class Consensus(ABC):
     def evaluate(self) -> None:
         """F(x) of each device's observations."""
         self.intra = self.levenberg.objective(self.copies.state(self.x), self.all)
+
+    @property
+    def prior_objective(self) -> Floats:
+        """Nothing: consensus methods take no priors."""
+        return np.zeros(len(self.all))
 
     @property
     def objective(self) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 from daba.kernels.cpu.types import Bools, Floats, System
 from daba.shard import Shard, State
 from daba.surrogate import NoSurrogate
+from daba.unary import sum_by, times
 
 UNIT = np.array([1.0, 0.0, 0.0, 1.0, 0.0, 1.0])
 """The unit matrix, as its upper triangle."""
@@ -50,7 +51,7 @@ class CameraPrior(Prior):
 
     def value(self, x: State, active: Bools) -> Floats:
         terms = (self.K * np.square(x.cameras - self.target)).sum(axis=1)
-        return 0.5 * self.penalty * _sum_by(terms, self.shard.devices.camera_ptr)
+        return 0.5 * self.penalty * sum_by(terms, self.shard.devices.camera_ptr)
 
     def add_to(self, system: System, x: State) -> None:
         """½|R − R̂|² has the gradient Σ R̂ₐ × Rₐ (over columns) along ω, and the curvature 2."""
@@ -75,27 +76,9 @@ class PointPrior(Prior):
 
     def value(self, x: State, active: Bools) -> Floats:
         off = x.points - self.target
-        terms = (off * _times(self.K, off)).sum(axis=1)
-        return 0.5 * self.penalty * _sum_by(terms, self.shard.devices.point_ptr)
+        terms = (off * times(self.K, off)).sum(axis=1)
+        return 0.5 * self.penalty * sum_by(terms, self.shard.devices.point_ptr)
 
     def add_to(self, system: System, x: State) -> None:
         system.V[:] += self.penalty * self.K
-        system.g_l[:] += self.penalty * _times(self.K, x.points - self.target)
-
-
-def _times(K: Floats, v: Floats) -> Floats:
-    """K v for matrices given by their upper triangles."""
-    x, y, z = v.T
-    return np.stack(
-        [
-            K[:, 0] * x + K[:, 1] * y + K[:, 2] * z,
-            K[:, 1] * x + K[:, 3] * y + K[:, 4] * z,
-            K[:, 2] * x + K[:, 4] * y + K[:, 5] * z,
-        ],
-        axis=1,
-    )
-
-
-def _sum_by(values: Floats, ptr: np.ndarray) -> Floats:
-    """Sum of each device's values."""
-    return np.array([values[lo:hi].sum() for lo, hi in zip(ptr[:-1], ptr[1:], strict=True)])
+        system.g_l[:] += self.penalty * times(self.K, x.points - self.target)

@@ -107,8 +107,8 @@ def _help() -> str:
         f"  {'version':<11}Print the version.\n\n"
         "Every command explains itself: daba solve --help\n\n"
         f"examples:\n{EXAMPLES}\n\n"
-        "files: BAL (.txt or .bal) and Bundler (.out), also with .bz2 or .gz, daba's own .npz and\n"
-        "stores, and .ply to look at"
+        "files: BAL (.txt or .bal) and Bundler (.out), also with .bz2 or .gz, folders with COLMAP\n"
+        "models, daba's own .npz and stores, and .ply to look at"
     )
 
 

@@ -34,6 +34,25 @@ Intrinsics = Annotated[
         "Bundler. Other formats have only one reading."
     ),
 ]
+Rigs = Annotated[
+    Literal["keep", "free"],
+    tyro.conf.arg(
+        help="COLMAP models with rigs of several cameras: keep refuses them, because the images of "
+        "a frame must not move relative to each other; free adjusts every image for itself, and a "
+        "model that is written has no rigs."
+    ),
+]
+Kind = Annotated[
+    Literal["same", "binary", "text"],
+    tyro.conf.arg(help="How a COLMAP model is written; same is as it was read."),
+]
+Overwrite = Annotated[
+    bool,
+    tyro.conf.arg(
+        help="Allow a COLMAP model to be written over the one that was read.",
+        help_behavior_hint="",
+    ),
+]
 Quiet = Annotated[
     bool, tyro.conf.arg(help="Print nothing but warnings and errors.", help_behavior_hint="")
 ]
@@ -116,12 +135,15 @@ def _description(command: type) -> str:
 
 def _field(flag: Flag) -> tuple[str, Any, Any]:
     # the texts say what None stands for
-    hint = "" if flag.default is None or flag.default is False else f"(default: {_show(flag)})"
+    silent = flag.default is None or flag.default is False or flag.default == ()
+    hint = "" if silent else f"(default: {_show(flag)})"
     metavar = None
     if type(None) in get_args(flag.type):
         kind = next(kind for kind in get_args(flag.type) if kind is not type(None))
         metavar = kind.__name__.upper()
     about = tyro.conf.arg(help=flag.help, help_behavior_hint=hint, metavar=metavar)
+    if get_origin(flag.type) is tuple:  # is given again for more
+        return flag.name, Annotated[flag.type, about, tyro.conf.UseAppendAction], flag.default
     return flag.name, Annotated[flag.type, about], flag.default
 
 

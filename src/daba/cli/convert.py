@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from daba.cli.arguments import Intrinsics, Quiet, parse
+from daba.cli.arguments import Intrinsics, Kind, Overwrite, Quiet, Rigs, parse
 from daba.cli.outputs import check_problem_target
 from daba.errors import DabaError
 
@@ -19,22 +19,29 @@ class Convert:
 
     BAL and Bundler are written in the standard forward model, which every other tool reads; .npz
     and .daba, a store shared out to devices, lose nothing; .ply is for viewers.
-    OUT is a store if it ends in .daba or if --devices is given.
+    OUT is a store if it ends in .daba or if --devices is given. Of a COLMAP model, any other name
+    is the folder of a COLMAP model.
 
     examples:
       daba convert problem.txt.bz2 problem.npz
       daba convert solution.txt solution.ply --intrinsics standard
       daba convert problem.npz problem.daba --devices 8
       daba convert problem.daba problem.npz
+      daba convert sparse/0 model.ply
+      daba convert sparse/0 sparse/text --kind text
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
-    """What to read: BAL (.txt, .bal), Bundler (.out), .npz, or a store."""
+    """What to read: BAL (.txt, .bal), Bundler (.out), .npz, or the folder of a COLMAP model or a
+    store."""
     output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="OUT", metavar="OUT")]
-    """What to write: BAL, Bundler, .npz, .ply, or a store (.daba)."""
+    """What to write: BAL, Bundler, .npz, .ply, a store (.daba), or from a COLMAP model a folder."""
     devices: Annotated[int | None, tyro.conf.arg(metavar="S", help_behavior_hint="")] = None
     """Write a store for so many devices; 1 if OUT ends in .daba."""
     intrinsics: Intrinsics = "auto"
+    rigs: Rigs = "keep"
+    kind: Kind = "same"
+    overwrite: Overwrite = False
     quiet: Quiet = False
 
 
@@ -65,9 +72,9 @@ def _to_file(command: Convert) -> dict[str, float] | None:
     """Convert, and give the residual of the intrinsics' fit, if there was one."""
     from daba.io import load, save
 
-    check_problem_target(command.output)
-    problem = load(command.input, command.intrinsics)
-    save(problem, command.output)
+    check_problem_target(command.output, command.input, command.overwrite)
+    problem = load(command.input, command.intrinsics, rigs=command.rigs)
+    save(problem, command.output, kind=command.kind, overwrite=command.overwrite)
     return problem.info.get("intrinsics_fit")
 
 

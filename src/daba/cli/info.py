@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from daba.cli.arguments import Intrinsics, Json, parse
+from daba.cli.arguments import Intrinsics, Json, Rigs, parse
 from daba.cli.console import make_console, numbers_table, pairs_table, to_json
 from daba.inspect import Distribution, Report, inspect
 
@@ -23,11 +23,14 @@ class Info:
     examples:
       daba info problem.txt.bz2
       daba info solution.txt --intrinsics standard --json
+      daba info sparse/0
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
-    """Problem: BAL (.txt, .bal), Bundler (.out), .npz, or a store."""
+    """Problem: BAL (.txt, .bal), Bundler (.out), .npz, or the folder of a COLMAP model or a
+    store."""
     intrinsics: Intrinsics = "auto"
+    rigs: Rigs = "keep"
     json: Json = False
 
 
@@ -35,7 +38,7 @@ def run(argv: list[str]) -> int:
     command, _ = parse(Info, argv)
     from daba.io import load
 
-    problem = load(command.input, command.intrinsics)
+    problem = load(command.input, command.intrinsics, rigs=command.rigs)
     report = inspect(problem)
     fit = problem.info.get("intrinsics_fit")
     if command.json:

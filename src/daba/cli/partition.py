@@ -8,10 +8,11 @@ from typing import Annotated, NamedTuple
 
 import tyro
 
-from daba.cli.arguments import Intrinsics, Json, parse
+from daba.asking import Asked, constrain
+from daba.cli.arguments import Intrinsics, Json, flags_of, parse
 from daba.cli.console import make_console, numbers_table, pairs_table, to_json
 from daba.errors import DabaError
-from daba.io.store import Store
+from daba.io.store import Store, write_store
 from daba.layout import Layout, lay_out
 from daba.partition import make_partition
 from daba.predict import with_factors
@@ -27,7 +28,7 @@ class Partition:
     --refine sweep), and the memory that a process of its own would need.
     A store is a folder from which each process of a solve reads only what is its own. Writing
     one takes memory for cameras and points, but not for observations (with --intrinsics
-    standard, for all of them).
+    standard or with constraints, for all of them).
 
     examples:
       daba partition problem.txt.bz2 --devices 8
@@ -37,7 +38,8 @@ class Partition:
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
-    """Problem: BAL (.txt, .bal), Bundler (.out), .npz, or a store."""
+    """Problem: BAL (.txt, .bal), Bundler (.out), .npz, or the folder of a COLMAP model or a
+    store."""
     devices: Annotated[int | None, tyro.conf.arg(metavar="S", help_behavior_hint="")] = None
     """Number of devices S; a store has its own, and is partitioned anew for any other."""
     output: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
@@ -49,8 +51,10 @@ class Partition:
 
 
 def run(argv: list[str]) -> int:
-    command, _ = parse(Partition, argv)
-    shared = _share(command)
+    command, values = parse(
+        Partition, argv, flags_of(Asked), {"constraints": tuple(flags_of(Asked))}
+    )
+    shared = _share(command, Asked(**values))
     s = shared.statistics
     if command.json:
         print(to_json({"problem": shared.name} | s.to_dict()))
@@ -76,7 +80,7 @@ class _Shared(NamedTuple):
     statistics: PartitionStatistics
 
 
-def _share(command: Partition) -> _Shared:
+def _share(command: Partition, asked: Asked) -> _Shared:
     """Write a store, look at one, or only see how the problem would be shared."""
     from daba.io import load
     from daba.io.folders import is_store
@@ -85,6 +89,11 @@ def _share(command: Partition) -> _Shared:
     devices = store.devices if store and command.devices is None else command.devices
     if devices is None:
         raise DabaError(f"{command.input}: say for how many devices with --devices S")
+    if command.output is not None and not asked.nothing:
+        problem = constrain(load(command.input, command.intrinsics), asked)
+        partition = make_partition(problem, devices, command.seed)
+        write_store(lay_out(problem, partition), command.output)
+        return _whole(Store(command.output), statistics(problem, partition))
     if command.output is not None:
         from daba.streaming import partition_to_store
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import tyro
 
+from daba.asking import Asked, constrain
 from daba.checkpoint import Checkpoints
-from daba.cli.arguments import Flag, Intrinsics, Quiet, flags_of, parse
+from daba.cli.arguments import Flag, Intrinsics, Kind, Overwrite, Quiet, Rigs, flags_of, parse
 from daba.cli.console import make_console, pairs_table, to_json
 from daba.cli.outputs import check_problem_target, check_target
 from daba.errors import DabaError
@@ -31,8 +32,12 @@ EXIT_CODES = {reason: 128 + number for number, reason in REASONS.items()}
 
 GROUPS = {
     "method": (
-        "method", "devices", "iterations", "loss", "loss_radius", "refine", "backend",
-        "precision", "threads", "seed",
+        "method", "devices", "iterations", "loss", "loss_radius", "filter",
+        "points_in_front", "refine", "backend", "precision", "threads", "seed",
+    ),
+    "constraints": (
+        "fix", "share_intrinsics", "position_priors", "control_points", "intrinsics_prior",
+        "prior_loss", "prior_radius",
     ),
     "stopping": (
         "function_tolerance", "gradient_tolerance", "patience", "max_seconds", "report_every",
@@ -63,20 +68,24 @@ class Solve:
     examples:
       daba solve problem.txt.bz2 --output solution.txt
       daba solve problem.txt.bz2 --devices 8 --iterations 200 --loss huber --loss-radius 32
+      daba solve problem.npz --share-intrinsics all --fix gauge --output solution.npz
+      daba solve problem.npz --position-priors gnss.csv --prior-loss huber --output solution.npz
       daba solve problem.txt.bz2 --devices 8 --output solution.txt --output solution.ply \\
           --history history.json --plot convergence.png
+      daba solve sparse/0 --output sparse/ba --filter 4
       daba partition problem.txt.bz2 --devices 8 --output problem.daba
       mpiexec -n 4 daba solve problem.daba --output solution.daba --checkpoint saved \\
           --checkpoint-every 10m
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
-    """Problem to solve: BAL (.txt, .bal), Bundler (.out), .npz, or a store."""
+    """Problem to solve: BAL (.txt, .bal), Bundler (.out), .npz, or the folder of a COLMAP model or
+    a store."""
     output: Annotated[
         tyro.conf.UseAppendAction[tuple[Path, ...]], tyro.conf.arg(metavar="OUT")
     ] = ()
-    """Where to write the solution: BAL, .npz, .ply or a store (.daba) by suffix. Give it again for
-    more files."""
+    """Where to write the solution: BAL, .npz, .ply or a store (.daba) by suffix; of a COLMAP model
+    also a folder. Give it again for more files."""
     history: Annotated[Path | None, tyro.conf.arg(metavar="H.json", help_behavior_hint="")] = None
     """Where to write options, every iteration and the result, as JSON."""
     plot: Annotated[Path | None, tyro.conf.arg(metavar="P.png", help_behavior_hint="")] = None
@@ -94,11 +103,15 @@ class Solve:
     log: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
     """Folder for a log of every process: its own F, times, bytes and memory, at each report."""
     intrinsics: Intrinsics = "auto"
+    rigs: Rigs = "keep"
+    kind: Kind = "same"
+    overwrite: Overwrite = False
     quiet: Quiet = False
 
 
 def run(argv: list[str]) -> int:
-    command, values = parse(Solve, argv, solve_flags(), GROUPS)
+    command, values = parse(Solve, argv, solve_flags() | flags_of(Asked), GROUPS)
+    asked = Asked(**{name: values.pop(name) for name in flags_of(Asked)})
     options = make_options(values)
     checkpoints = _checkpoints(command)
     _check_outputs(command)
@@ -116,10 +129,17 @@ def run(argv: list[str]) -> int:
     if is_store(command.input):
         problem = Store(command.input)
         options = options_for(problem, options)
+        if not asked.nothing:
+            raise DabaError(
+                f"{command.input} is a store, which holds its constraints: give --fix, "
+                "--share-intrinsics and priors to daba partition when it is written"
+            )
     elif talks:
         from daba.io import load
 
-        problem = load(command.input, command.intrinsics)
+        read = load(command.input, command.intrinsics, rigs=command.rigs)
+        problem = constrain(read, asked)
+        _check_shared(command, problem)
         if not options.centralized and options.devices > problem.num_cameras:
             make_partition(problem, options.devices)  # says why not, before anything is compiled
     console = _announced(problem) if talks and not command.quiet else None
@@ -164,6 +184,7 @@ def _checkpoints(command: Solve) -> Checkpoints | None:
 
 def _announced(problem: Problem | Store | None) -> Console | None:
     """A console on which the problem and its oddities are told; None if nobody listens."""
+    from daba.constraints import describe
     from daba.inspect import inspect
 
     console = make_console()
@@ -175,7 +196,7 @@ def _announced(problem: Problem | Store | None) -> Console | None:
         else:
             assert problem is not None
             sizes = problem.num_cameras, problem.num_points, problem.num_observations
-            notes = inspect(problem).warnings
+            notes = [*describe(problem.constraints), *inspect(problem).warnings]
         console.print(
             "{}: {:,} cameras, {:,} points, {:,} observations".format(problem.name, *sizes),
             markup=False,
@@ -202,7 +223,7 @@ def make_options(values: dict[str, Any]) -> Options:
 def _check_outputs(command: Solve) -> None:
     """Refuse what cannot be written now rather than after an hour."""
     for path in command.output:
-        check_problem_target(path)
+        check_problem_target(path, command.input, command.overwrite)
     if command.history is not None:
         check_target(command.history)
     if command.plot is not None:
@@ -217,11 +238,24 @@ def _check_outputs(command: Solve) -> None:
             raise DabaError(f"{path} is to be written twice; give every file a name of its own")
 
 
+def _check_shared(command: Solve, problem: Problem) -> None:
+    """Images that have one camera in a COLMAP model cannot be written there with several."""
+    from daba.io import target_format
+
+    if "colmap" not in problem.info or problem.shared is not None:
+        return
+    for path in command.output:
+        if target_format(path, True).name == "colmap":
+            raise DabaError(
+                f"cannot write {path}: a COLMAP model has one camera for images that share it, so "
+                "--share-intrinsics none needs another format"
+            )
+
+
 def _write(command: Solve, result: Result, comm: Communicator) -> tuple[list[Path], list[str]]:
     """Write every file that can be written; returns those, and what went wrong with others. All
     processes write a store; rank 0 writes the rest, and gathers the solution for that."""
     from daba.gather import gather, save_store
-    from daba.io import save
     from daba.io.files import open_output
     from daba.io.folders import is_store
     from daba.plot import convergence
@@ -248,7 +282,13 @@ def _write(command: Solve, result: Result, comm: Communicator) -> tuple[list[Pat
     whole = gather(result, comm) if files else None
     if comm.rank == 0:
         for path in files:
-            attempt(path, lambda path: save(cast("Problem", whole), path))
+            attempt(path, lambda path: _save(command, cast("Problem", whole), path))
         attempt(command.history, write_history)
         attempt(command.plot, lambda path: convergence(result, path))
     return written, errors if comm.rank == 0 else []
+
+
+def _save(command: Solve, solution: Problem, path: Path) -> None:
+    from daba.io import save
+
+    save(solution, path, kind=command.kind, overwrite=command.overwrite)

@@ -31,7 +31,7 @@ gradients go on until they come near it; and up to which their iterations cost h
 
 
 @dataclass(frozen=True)
-class Limits:
+class Tolerances:
     """When conjugate gradients stop: `pcg_forcing`, `pcg_residual` and `pcg_iterations`."""
 
     forcing: float
@@ -39,22 +39,22 @@ class Limits:
     most: int
 
 
-def limits_of(options: Options, cameras: int) -> Limits:
+def tolerances_of(options: Options, cameras: int) -> Tolerances:
     """Refinement is sensitive to loose steps: on a long chain of cameras (kitti-vo-250) F would
     end 0.5 % higher. The paper's method is less so; there a long tail of iterations on one device
     would keep the others waiting for nothing. Who asks for double precision gets all of it."""
-    given = Limits(options.pcg_forcing, options.pcg_residual, options.pcg_iterations)
+    given = Tolerances(options.pcg_forcing, options.pcg_residual, options.pcg_iterations)
     if options.linear_solver != "auto" or cameras > EXACT:
         return given
     if options.precision == "float64":
-        wanted = Limits(0.0, 1e-6, given.most)
+        wanted = Tolerances(0.0, 1e-6, given.most)
     elif options.refine != "none" and not options.centralized:
-        wanted = Limits(0.0, 1e-5, given.most)
+        wanted = Tolerances(0.0, 1e-5, given.most)
     elif cameras <= SMALL and not options.centralized:
-        wanted = Limits(0.0, 1e-4, 24)
+        wanted = Tolerances(0.0, 1e-4, 24)
     else:
-        wanted = Limits(0.01, 1e-3, given.most)
-    return Limits(
+        wanted = Tolerances(0.01, 1e-3, given.most)
+    return Tolerances(
         min(given.forcing, wanted.forcing),
         min(given.residual, wanted.residual),
         min(given.most, wanted.most),
@@ -68,7 +68,7 @@ class Iteration:
         a, self.a, self.options = arrays, arrays, options
         loss = options.loss
         self.loss: dict[str, Any] = {"KIND": loss.kind, "RADIUS": bits(loss.radius)}
-        self.limits = limits_of(options, a.shard.extent.cameras)
+        self.tolerances = tolerances_of(options, a.shard.extent.cameras)
         self.lanes = _lanes(a.lanes.points)
         self.camera_lanes = _lanes(a.lanes.camera)
         self.block_lanes = _lanes(a.lanes.block)
@@ -315,7 +315,7 @@ class Iteration:
         )  # fmt: skip
 
     def direction(self, first: bool, parity: int) -> None:
-        a, cg = self.a, self.limits
+        a, cg = self.a, self.tolerances
         pcg.direction[(len(a.blocks),)](
             a.blocks, a.device_blocks, a.device_cameras, a.record_c, a.z, a.column("dots"),
             a.column("pcg"), len(a.blocks), a.book, a.S, FIRST=first, PARITY=parity,

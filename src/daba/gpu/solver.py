@@ -113,6 +113,11 @@ class GpuSolver(Saving):
         return np.ascontiguousarray(self.book[Row.INTER : Row.INTER_SQUARE + 1].T)
 
     @property
+    def prior_objective(self) -> np.ndarray:
+        """Nothing: problems with priors are for the CPU."""
+        return np.zeros(len(self.all))
+
+    @property
     def objective(self) -> float:
         """F(x), of all devices; every process must ask at the same time."""
         return float(self.comm.gather(self.intra + self.inter)[:, 0].sum())
@@ -133,7 +138,7 @@ class GpuSolver(Saving):
 
     def common_state(self) -> dict[str, float]:
         s = float(self.book[Row.S_POINTS, 0]) if self.accelerated else 1.0
-        return {"eta": float(self.book[Row.ETA, 0]), "s": s}
+        return {"eta": float(self.book[Row.ETA, 0]), "s": s, "turn": 0}
 
     def restore(self, saved: Saved, common: dict[str, float]) -> None:
         a, book = self.arrays, self.book

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from daba.errors import DabaError
-from daba.io import bal, bundler, native, ply, store
+from daba.io import bal, bundler, colmap, native, ply, store
+from daba.io.colmap.reading import Rigs
+from daba.io.colmap.writing import Kind
 from daba.io.files import PathLike, split_suffix
 from daba.io.folders import is_store
 from daba.io.forward import Intrinsics, Reading
@@ -28,7 +30,7 @@ class Format:
     name: str
     suffixes: tuple[str, ...]
     load: Callable[..., Problem] | None
-    save: Callable[[Problem, PathLike], None] | None
+    save: Callable[..., None] | None
     compressed: bool = False
     """Whether .bz2 or .gz may follow the suffix."""
     intrinsics: Reading | None = None
@@ -40,21 +42,29 @@ class Format:
 FORMATS = (
     Format("bal", (".txt", ".bal"), bal.load, bal.save, True, "paper", bal.open_source),
     Format("bundler", (".out",), bundler.load, bundler.save, True, "standard"),
+    Format("colmap", (), colmap.load, colmap.save),
     Format("npz", (".npz",), native.load, native.save, open_source=native.open_source),
     Format("ply", (".ply",), None, ply.save),
     Format("store", (".daba",), store.load, store.save),
 )
 
 
-def load(path: PathLike, intrinsics: Intrinsics = "auto", format: str | None = None) -> Problem:
-    """Read a problem from a file or a store.
+def load(
+    path: PathLike,
+    intrinsics: Intrinsics = "auto",
+    format: str | None = None,
+    rigs: Rigs = "keep",
+) -> Problem:
+    """Read a problem from a file or a folder.
 
     path         BAL (.txt or .bal) or Bundler (.out), both also with .bz2 or .gz, daba's own
-                 .npz, or the folder of a store, whatever its name
+                 .npz, or the folder of a COLMAP model or of a store, whatever its name
     intrinsics   how k1 and k2 are read: "paper", as the paper's authors do, or "standard", as
                  BAL and Bundler define them; "auto" is the first for BAL, the second for
                  Bundler; other formats have only one reading
-    format       "bal", "bundler", "npz" or "store" if the file's name does not say
+    format       "bal", "bundler", "colmap", "npz" or "store" if the file's name does not say
+    rigs         COLMAP: "keep" refuses a model in which one frame has several images, which must
+                 not move relative to each other; "free" takes every image for itself
     """
     form = _find(path, format)
     if form.load is None:
@@ -62,6 +72,8 @@ def load(path: PathLike, intrinsics: Intrinsics = "auto", format: str | None = N
     options: dict[str, Any] = {}
     if form.intrinsics is not None:
         options["intrinsics"] = form.intrinsics if intrinsics == "auto" else intrinsics
+    if form.name == "colmap":
+        options["rigs"] = rigs
     return form.load(path, **options)
 
 
@@ -77,18 +89,35 @@ def open_source(path: PathLike, intrinsics: Intrinsics, scratch: Path) -> Source
     return form.open_source(path, scratch)
 
 
-def save(problem: Problem, path: PathLike, format: str | None = None) -> None:
-    """Write a problem to a file, whole or not at all.
+def save(
+    problem: Problem,
+    path: PathLike,
+    format: str | None = None,
+    kind: Kind = "same",
+    overwrite: bool = False,
+) -> None:
+    """Write a problem to a file or a folder, whole or not at all.
 
-    path     BAL (.txt or .bal) or Bundler (.out), both also with .bz2 or .gz, daba's own .npz,
-             which loses nothing, .ply, points and cameras for a viewer, or .daba, a store for
-             one device (`daba.io.store.save` writes one for several)
-    format   "bal", "bundler", "npz", "ply" or "store" if the file's name does not say
+    path       BAL (.txt or .bal) or Bundler (.out), both also with .bz2 or .gz, daba's own .npz,
+               which loses nothing, .ply, points and cameras for a viewer, or .daba, a store for
+               one device (`daba.io.store.save` writes one for several); any other name, if the
+               problem was read from a COLMAP model, is the folder of that model, adjusted
+    format     "bal", "bundler", "colmap", "npz", "ply" or "store" if the file's name does not say
+    kind       COLMAP: "binary" or "text"; "same" is as it was read
+    overwrite  COLMAP: whether the folder may be the one that was read
     """
-    form = _find(path, format)
+    form = target_format(path, colmap.is_colmap(problem), format)
     if form.save is None:
         raise DabaError(f"{path}: {form.name} files are read, never written")
-    form.save(problem, path)
+    options = {"kind": kind, "overwrite": overwrite} if form.name == "colmap" else {}
+    form.save(problem, path, **options)
+
+
+def target_format(path: PathLike, from_colmap: bool, name: str | None = None) -> Format:
+    """The format in which a problem, read from a COLMAP model or not, is written to `path`."""
+    suffix = split_suffix(path)[0]
+    known = any(suffix in form.suffixes for form in FORMATS) or is_store(Path(path))
+    return _find(path, "colmap" if name is None and from_colmap and not known else name)
 
 
 def _find(path: PathLike, name: str | None) -> Format:
@@ -99,6 +128,8 @@ def _find(path: PathLike, name: str | None) -> Format:
         known = ", ".join(form.name for form in FORMATS)
         raise DabaError(f"unknown format {name!r}; known are {known}")
     suffix, compression = split_suffix(path)
+    if colmap.is_model(path) and not is_store(Path(path)):
+        return _find(path, "colmap")
     if is_store(Path(path)) or (not suffix and Path(path).is_dir()):  # stores may have any name
         suffix, compression = ".daba", ""
     for form in FORMATS:
@@ -109,4 +140,7 @@ def _find(path: PathLike, name: str | None) -> Format:
         for form in FORMATS
         for s in form.suffixes
     )
-    raise DabaError(f"{path}: unknown kind of file '{suffix + compression}'; known are {known}")
+    raise DabaError(
+        f"{path}: unknown kind of file '{suffix + compression}'; known are {known}, and folders "
+        "with a COLMAP model"
+    )

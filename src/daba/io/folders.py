@@ -1,4 +1,4 @@
-"""A store's folder appears complete or not at all.
+"""A folder, a store's or a COLMAP model's, appears complete or not at all.
 
 It is filled under another name beside its place and renamed when everything is on the disk; an
 older store is moved aside for that moment and deleted afterwards.
@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,20 +54,24 @@ def is_store(folder: Path) -> bool:
     return isinstance(manifest, dict) and manifest.get("format") == FORMAT
 
 
-def begin_folder(path: PathLike) -> Path:
+Check = Callable[[PathLike], None]
+"""Raises `DabaError` if a folder cannot be written there."""
+
+
+def begin_folder(path: PathLike, check: Check = check_folder) -> Path:
     """A new folder beside `path`, to be filled."""
-    check_folder(path)
+    check(path)
     folder = _beside(path, "tmp")
     with writing_folder(path):
         folder.mkdir()
     return folder
 
 
-def finish_folder(folder: Path, path: PathLike) -> None:
+def finish_folder(folder: Path, path: PathLike, check: Check = check_folder) -> None:
     """Give the filled folder its name."""
     target = Path(os.path.realpath(path))
     with writing_folder(path):
-        check_folder(path)  # things may have changed meanwhile
+        check(path)  # things may have changed meanwhile
         if not target.exists() or not os.listdir(target):
             os.replace(folder, target)
             return
@@ -86,13 +90,13 @@ def abandon_folder(folder: Path) -> None:
 
 
 @contextmanager
-def output_folder(path: PathLike) -> Iterator[Path]:
+def output_folder(path: PathLike, check: Check = check_folder) -> Iterator[Path]:
     """The three in one: a folder to be filled, renamed at the end or removed on any failure."""
-    folder = begin_folder(path)
+    folder = begin_folder(path, check)
     try:
         with writing_folder(path):
             yield folder
-        finish_folder(folder, path)
+        finish_folder(folder, path, check)
     except BaseException:
         abandon_folder(folder)
         raise

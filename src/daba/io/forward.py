@@ -92,6 +92,10 @@ def to_problem(
 
 def from_problem(problem: Problem) -> Cameras:
     """The cameras of a problem, fitted by `daba.intrinsics.forward_model`."""
+    if "colmap" in problem.info:
+        from daba.io.colmap.optics import check_forward
+
+        check_forward(problem)
     R = problem.rotations.transpose(0, 2, 1)  # world to camera
     return Cameras(R, np.einsum("cij,cj->ci", R, problem.centers), forward_model(problem))
 

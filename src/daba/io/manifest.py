@@ -18,7 +18,8 @@ from daba.io.folders import FORMAT, MANIFEST
 from daba.layout import number_type
 from daba.problem import CAMERA_RECORD
 
-VERSION = 1
+VERSION = 2
+"""2 has constraints; a store without them is written as version 1, which older ones read."""
 
 
 class Counts(NamedTuple):
@@ -52,6 +53,8 @@ class Manifest:
     info: dict[str, Any]
     info_arrays: dict[str, Entry]
     parts: list[Part]
+    prior_losses: dict[str, Any] | None = None
+    """Of a problem with constraints: name and radius of the loss of each kind of prior."""
 
 
 def schema(counts: Counts, observations: int) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
@@ -84,7 +87,7 @@ def device_folder(device: int) -> str:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     content = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": 1 if manifest.prior_losses is None else VERSION,
         "name": manifest.name,
         "devices": len(manifest.parts),
         "cameras": manifest.cameras,
@@ -92,6 +95,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         "observations": manifest.observations,
         "info": manifest.info,
         "info_arrays": _to_json(manifest.info_arrays),
+        **({} if (losses := manifest.prior_losses) is None else {"prior_losses": losses}),
         "parts": [
             {"folder": device_folder(device)}
             | part.counts._asdict()
@@ -147,6 +151,7 @@ def _from_json(content: dict[str, Any]) -> Manifest:
         info=dict(content["info"]),
         info_arrays=_entries(content["info_arrays"]),
         parts=parts,
+        prior_losses=content.get("prior_losses"),
     )
 
 

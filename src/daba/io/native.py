@@ -17,6 +17,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from daba.constraints import ARRAYS, Constraints, from_arrays
 from daba.errors import DabaError
 from daba.io.files import PathLike, open_input, open_output
 from daba.io.info import split_info
@@ -25,7 +26,8 @@ from daba.layout import Records
 from daba.problem import Problem
 
 FORMAT = "daba problem"
-VERSION = 1
+VERSION = 2
+"""2 has constraints; a problem without them is written as version 1, which older ones read."""
 
 _ARRAYS = {
     "cameras": np.float64,
@@ -38,6 +40,7 @@ _ARRAYS = {
 }
 _OBSERVATIONS = ("camera_index", "point_index", "u", "weights")
 _INFO_ARRAY = "info."  # arrays in `info`, such as colours, are entries of their own
+_CONSTRAINT = "constraint."
 
 
 def save(problem: Problem, path: PathLike) -> None:
@@ -45,7 +48,13 @@ def save(problem: Problem, path: PathLike) -> None:
     plain, arrays = split_info(problem.info)
     entries: dict[str, np.ndarray] = {what: getattr(problem, what) for what in _ARRAYS}
     entries |= {_INFO_ARRAY + key: value for key, value in arrays.items()}
-    head = json.dumps({"format": FORMAT, "version": VERSION, "name": problem.name, "info": plain})
+    p = problem
+    asked = Constraints(p.shared, p.free_cameras, p.free_points, p.priors)
+    entries |= {_CONSTRAINT + key: value for key, value in asked.to_arrays().items()}
+    content: dict[str, Any] = {"format": FORMAT, "version": 1, "name": p.name, "info": plain}
+    if asked.to_arrays():
+        content |= {"version": VERSION, "prior_losses": asked.losses()}
+    head = json.dumps(content)
     entries["head"] = np.frombuffer(head.encode("utf-8"), np.uint8)
     with open_output(path) as out:
         np.savez(out, **entries)  # type: ignore[arg-type]
@@ -58,9 +67,11 @@ def load(path: PathLike) -> Problem:
         head = _head(archive)
         entries = {key: archive[key] for key in archive.files if key != "head"}
         _check_types({what: array.dtype for what, array in entries.items()})
-    arrays = {what: np.ascontiguousarray(entries[what]) for what in _ARRAYS}
+    arrays: dict[str, Any] = {what: np.ascontiguousarray(entries[what]) for what in _ARRAYS}
     try:
-        return Problem(**arrays, name=head["name"], info=_info(head, entries)).validated()
+        asked = _constraints(head, entries)
+        info = _info(head, entries)
+        return Problem(**arrays, name=head["name"], info=info, **vars(asked)).validated()
     except DabaError as error:
         raise DabaError(f"{name}: {error}") from error
 
@@ -69,6 +80,8 @@ def open_source(path: PathLike, scratch: Path) -> Source:
     """Read a file without holding its observations; nothing is put into `scratch`."""
     with _opened(path) as archive:
         head = _head(archive)
+        if head["version"] > 1:  # constraints need the whole problem
+            return Source.of(load(path))
         entries = {
             key: archive[key] for key in archive.files if key not in ("head", *_OBSERVATIONS)
         }
@@ -163,6 +176,18 @@ def _info(head: dict[str, Any], entries: dict[str, np.ndarray]) -> dict[str, Any
         if key.startswith(_INFO_ARRAY)
     }
     return head["info"] | arrays
+
+
+def _constraints(head: dict[str, Any], entries: dict[str, np.ndarray]) -> Constraints:
+    arrays = {
+        name: np.ascontiguousarray(entries[_CONSTRAINT + name])
+        for name in ARRAYS
+        if _CONSTRAINT + name in entries
+    }
+    try:
+        return from_arrays(arrays, head.get("prior_losses", {})) or Constraints()
+    except (KeyError, TypeError, ValueError):
+        raise DabaError("the file is damaged: its priors are incomplete") from None
 
 
 def _head(archive: Any) -> dict[str, Any]:

@@ -28,6 +28,8 @@ class Source:
     info: dict[str, Any]
     file: str = ""
     """Named in errors."""
+    whole: Problem | None = None
+    """The problem itself, where it is in memory."""
 
     @staticmethod
     def of(problem: Problem) -> Source:
@@ -39,7 +41,9 @@ class Source:
                 k = slice(start, start + CHUNK)
                 yield Records(p.camera_index[k], p.point_index[k], p.u[k], p.weights[k])
 
-        return Source(p.cameras, p.points, p.focal, p.num_observations, read, p.name, p.info)
+        return Source(
+            p.cameras, p.points, p.focal, p.num_observations, read, p.name, p.info, whole=p
+        )
 
     def checked(self) -> Iterator[Records]:
         """The observations, or the `DabaError` that `Problem.validated` would raise."""

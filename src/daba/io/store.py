@@ -4,6 +4,7 @@
     info-NAME.npy                       arrays of `problem.info`, such as colours
     device-0000/camera_id.npy, …        what `layout.Piece` holds, one file for each array
     device-0000/intra-id.npy            the problem's own number of each observation
+    device-0000/constraint-shared.npy   what is asked beside observations, if anything is
 
 A process opens only the pieces it works on; `Store.load` puts the whole problem together again.
 """
@@ -21,6 +22,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from daba.constraints import ARRAYS, Constraints, concatenate, from_arrays
 from daba.errors import DabaError
 from daba.io.arrays import Entry, open_array, write_arrays
 from daba.io.files import PathLike, writing_folder
@@ -36,7 +38,7 @@ from daba.io.manifest import (
     write_manifest,
 )
 from daba.io.source import CHUNK
-from daba.layout import Extent, Layout, Piece, Records, lay_out
+from daba.layout import Extent, Layout, Piece, Records, inverse, lay_out
 from daba.partition import Partition, make_partition
 from daba.problem import CAMERA_RECORD, Floats, Ints, Problem
 from daba.tally import PartitionStatistics, Tally
@@ -99,6 +101,7 @@ class Store:
             intra=self._records(device, "intra"),
             inter=self._records(device, "inter"),
             outer=self._records(device, "outer"),
+            constraints=self._constraints(device),
         )
 
     def focal(self, device: int) -> Floats:
@@ -140,12 +143,14 @@ class Store:
         camera_index = np.full(m.observations, -1, np.int32)
         point_index = np.full(m.observations, -1, np.int32)
         u, weights = np.full((m.observations, 2), np.nan), np.empty(m.observations)
+        asked: list[Constraints | None] = []
         try:
             for device in range(self.devices):
                 piece = self.piece(device)
                 cameras[piece.camera_id] = piece.cameras
                 focal[piece.camera_id] = self.focal(device)
                 points[piece.point_id] = piece.points
+                asked.append(piece.constraints)
                 for records, id in zip(
                     (piece.intra, piece.inter), self.numbers(device), strict=True
                 ):
@@ -156,15 +161,31 @@ class Store:
                 key: value.copy() if isinstance(value, np.ndarray) else value
                 for key, value in self.info.items()
             }
+            placed = concatenate(asked, self.extent.camera_ptr, self.extent.point_ptr)
+            order = inverse(camera_order), inverse(point_order)
+            whole = placed and placed.take(*order, (m.cameras, m.points))
             return Problem(
-                cameras, points, camera_index, point_index, u, weights, focal, m.name, info
-            ).validated()
+                cameras, points, camera_index, point_index, u, weights, focal, m.name, info,
+                **vars(whole or Constraints()),
+            ).validated()  # fmt: skip
         except IndexError as error:
             raise DabaError(f"{self.path} is damaged: {error}") from error
         except DabaError as error:
             if str(error).startswith(str(self.path)):
                 raise
             raise DabaError(f"{self.path}: {error}") from error
+
+    def _constraints(self, device: int) -> Constraints | None:
+        losses, entries = self.manifest.prior_losses, self.manifest.parts[device].arrays
+        if losses is None:
+            return None
+        names = [name for name in ARRAYS if constraint_file(name) in entries]
+        try:
+            return from_arrays(
+                {name: self.array(device, constraint_file(name)) for name in names}, losses
+            )
+        except (KeyError, TypeError, ValueError):
+            raise DabaError(f"{self.path} is damaged: its priors are incomplete") from None
 
     def _records(self, device: int, kind: str) -> Records:
         return Records(*(self.array(device, f"{kind}-{what}") for what in Records._fields))
@@ -187,21 +208,27 @@ def save(problem: Problem, path: PathLike, devices: int = 1, seed: int = 0) -> N
 
 def write_store(layout: Layout, path: PathLike) -> None:
     """Write a problem, laid out, as a store: whole or not at all."""
+    with output_folder(path) as folder:
+        write_into(layout, folder)
+
+
+def write_into(layout: Layout, folder: Path) -> None:
+    """The files of a store, into an empty folder."""
     problem = layout.problem
     info, info_arrays = split_info(problem.info)
-    with output_folder(path) as folder:
-        write_manifest(
-            folder,
-            Manifest(
-                name=problem.name,
-                cameras=problem.num_cameras,
-                points=problem.num_points,
-                observations=problem.num_observations,
-                info=info,
-                info_arrays=write_info(folder, info_arrays),
-                parts=[_write_piece(layout, a, folder) for a in range(layout.extent.devices)],
-            ),
-        )
+    write_manifest(
+        folder,
+        Manifest(
+            name=problem.name,
+            cameras=problem.num_cameras,
+            points=problem.num_points,
+            observations=problem.num_observations,
+            info=info,
+            info_arrays=write_info(folder, info_arrays),
+            prior_losses=None if layout.constraints is None else layout.constraints.losses(),
+            parts=[_write_piece(layout, a, folder) for a in range(layout.extent.devices)],
+        ),
+    )
 
 
 def _write_piece(layout: Layout, device: int, folder: Path) -> Part:
@@ -221,8 +248,20 @@ def _write_piece(layout: Layout, device: int, folder: Path) -> Part:
     )
     here = folder / device_folder(device)
     here.mkdir()
+    asked = {} if piece.constraints is None else piece.constraints.to_arrays()
     names = schema(counts, layout.extent.observations)
-    return Part(counts, write_arrays(here, {name: arrays[name] for name in names}))
+    return Part(
+        counts,
+        write_arrays(
+            here,
+            {name: arrays[name] for name in names}
+            | {constraint_file(name): array for name, array in asked.items()},
+        ),
+    )
+
+
+def constraint_file(name: str) -> str:
+    return f"constraint-{name}"
 
 
 def write_info(folder: Path, arrays: dict[str, np.ndarray]) -> dict[str, Entry]:

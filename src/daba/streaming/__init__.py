@@ -16,11 +16,12 @@ from daba.io.files import PathLike
 from daba.io.folders import output_folder
 from daba.io.info import split_info
 from daba.io.manifest import Manifest, write_manifest
-from daba.io.store import write_info
-from daba.partition import check_devices
+from daba.io.store import write_info, write_into
+from daba.layout import lay_out
+from daba.partition import check_devices, make_partition
 from daba.streaming.devices import sort_by_place, write_devices
 from daba.streaming.points import find_places, gather_by_point
-from daba.tally import PartitionStatistics
+from daba.tally import PartitionStatistics, statistics
 
 __all__ = ["partition_to_store"]
 
@@ -30,11 +31,19 @@ _ROWS = 1 << 17  # observations sorted at once, at least
 def partition_to_store(
     path: PathLike, devices: int, seed: int, out: PathLike, intrinsics: Intrinsics = "auto"
 ) -> PartitionStatistics:
-    """Read a problem from a file, partition it, and write it as a store, whole or not at all."""
+    """Read a problem from a file, partition it, and write it as a store, whole or not at all.
+
+    A problem with constraints is partitioned in memory: they belong to variables, not to what is
+    read chunk by chunk, and its formats are read as a whole anyway."""
     with output_folder(out) as folder:
         scratch = folder / "scratch"
         scratch.mkdir()
         source = open_source(path, intrinsics, scratch)
+        if source.whole is not None and not source.whole.plain:
+            partition = make_partition(source.whole, devices, seed)
+            shutil.rmtree(scratch)
+            write_into(lay_out(source.whole, partition), folder)
+            return statistics(source.whole, partition)
         C, P, K = len(source.cameras), len(source.points), source.observations
         check_devices(devices, C)
         limit = max(_ROWS, P // 8)  # with many points there is memory, and buckets stay few

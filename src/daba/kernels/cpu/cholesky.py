@@ -184,3 +184,53 @@ def substitute(plan, tiles, inverses, rhs, x):
             tile = place // plan.size
             at = 9 * (place - tile * plan.size)
             x[i] = y[tile, at : at + 9]
+
+
+@kernel
+def borders(plan, tiles, slot, out):
+    """out[3 s + a] = S e, e = 1 for the parameter d_a of every camera of slot s: the rows and
+    columns of S that cameras with a common d have in common, (3 G, C, 9)."""
+    size = plan.size
+    for t in prange(len(plan.tile)):
+        for c in range(len(plan.tile)):
+            tile = plan.tile[t, c] if c <= t else plan.tile[c, t]
+            if tile < 0:
+                continue
+            A = tiles[tile]
+            for q in range(size):
+                k = plan.camera_at[c * size + q]
+                if k < 0 or slot[k] < 0:
+                    continue
+                for p in range(size):
+                    i = plan.camera_at[t * size + p]
+                    if i < 0:
+                        continue
+                    below = c < t or (c == t and q <= p)
+                    for a in range(3):
+                        for m in range(9):
+                            x = (
+                                A[9 * p + m, 9 * q + 6 + a]
+                                if below
+                                else A[9 * q + 6 + a, 9 * p + m]
+                            )
+                            out[3 * slot[k] + a, i, m] += x
+
+
+@kernel
+def hold(plan, held, tiles):
+    """Cut the held parameters of cameras out of S: their rows and columns become the unit's."""
+    size = plan.size
+    for n in prange(len(plan.level_row)):
+        row = plan.level_row[n]
+        col = plan.level_col[n]
+        A = tiles[plan.tile[row, col]]
+        for p in range(size):
+            i = plan.camera_at[row * size + p]
+            k = plan.camera_at[col * size + p]
+            for m in range(9):
+                if i >= 0 and held[i, m]:
+                    A[9 * p + m, :] = 0.0
+                if k >= 0 and held[k, m]:
+                    A[:, 9 * p + m] = 0.0
+                if row == col and i >= 0 and held[i, m]:
+                    A[9 * p + m, 9 * p + m] = 1.0

@@ -114,10 +114,12 @@ def linearize_points(obs, cameras, points, tasks, kind, radius, J, V, g_l, reach
 
 
 @kernel
-def bound_cameras(cameras, reach, active, tasks, step):
+def bound_cameras(cameras, reach, active, tasks, together, step):
     """Shorten the step of a camera that would turn by more than REACH, move beyond its reach, or
     change its focal length by more than that share. A camera with few observations can lower F by
-    letting its focal length collapse or by leaving the scene, and would not come back."""
+    letting its focal length collapse or by leaving the scene, and would not come back.
+
+    Of cameras that share d (`together`) poses are shortened apart from it, and d alike."""
     for t in prange(len(tasks.device)):
         if active[tasks.device[t]]:
             for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
@@ -125,6 +127,17 @@ def bound_cameras(cameras, reach, active, tasks, step):
                 turn = math.sqrt(s[0] * s[0] + s[1] * s[1] + s[2] * s[2])
                 move = math.sqrt(s[3] * s[3] + s[4] * s[4] + s[5] * s[5])
                 zoom = abs(s[6])
+                if together is not None:  # noqa: SIM102 (Numba drops it only so)
+                    if together[i]:
+                        excess = max(turn / REACH, move / reach[i])
+                        if excess > 1.0:
+                            for a in range(6):
+                                s[a] /= excess
+                        excess = zoom / (REACH * abs(cameras[i, 12]))
+                        if excess > 1.0:
+                            for a in range(6, 9):
+                                s[a] /= excess
+                        continue
                 excess = max(turn / REACH, move / reach[i], zoom / (REACH * abs(cameras[i, 12])))
                 if excess > 1.0:
                     for a in range(9):

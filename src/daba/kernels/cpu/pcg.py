@@ -61,6 +61,61 @@ def precondition(factors, r, active, camera_ptr, z):
                     z[i, a] = x / L[a, a]
 
 
+@kernel
+def tie_blocks(blocks, ties, active, camera_ptr):
+    """Of diagonal blocks of S make those of ΠᵀSΠ, as far as they are known: what is held is cut
+    off, and where cameras share d, the leader has the sum of their blocks, apart from poses."""
+    for d in prange(len(active)):
+        if active[d]:
+            for i in range(camera_ptr[d], camera_ptr[d + 1]):
+                B = blocks[i]
+                k = ties.leader[i]
+                if k != i:
+                    for a in range(6, 9):
+                        for b in range(6):
+                            B[a, b] = 0.0
+                            B[b, a] = 0.0
+                            blocks[k, a, b] = 0.0
+                            blocks[k, b, a] = 0.0
+                        for b in range(6, 9):
+                            blocks[k, a, b] += B[a, b]
+                            B[a, b] = 1.0 if a == b else 0.0
+            for i in range(camera_ptr[d], camera_ptr[d + 1]):
+                for a in range(9):
+                    if ties.held[i, a]:
+                        for b in range(9):
+                            blocks[i, a, b] = 0.0
+                            blocks[i, b, a] = 0.0
+                        blocks[i, a, a] = 1.0
+
+
+@inline
+def collect(v, ties, active, camera_ptr):
+    """v ← Πᵀv: what is held has no entry, and the leader has the sum over those that share d."""
+    for d in range(len(active)):
+        if active[d]:
+            for i in range(camera_ptr[d], camera_ptr[d + 1]):
+                k = ties.leader[i]
+                if k != i:
+                    for a in range(6, 9):
+                        v[k, a] += v[i, a]
+                        v[i, a] = 0.0
+            for i in range(camera_ptr[d], camera_ptr[d + 1]):
+                for a in range(9):
+                    if ties.held[i, a]:
+                        v[i, a] = 0.0
+
+
+@inline
+def spread(v, ties, active, camera_ptr):
+    """v ← Πv: those that share d have the leader's."""
+    for d in range(len(active)):
+        if active[d]:
+            for i in range(camera_ptr[d], camera_ptr[d + 1]):
+                for a in range(6, 9):
+                    v[i, a] = v[ties.leader[i], a]
+
+
 @inline
 def dot(x, y, first, last):
     total = 0.0
@@ -71,22 +126,32 @@ def dot(x, y, first, last):
 
 
 @serial
-def solve(obs, system, D, V_inv, factors, rhs, active, ptr, tasks_c, tasks, buffers, limits, x):
+def solve(
+    obs, system, D, V_inv, factors, rhs, active, ptr, tasks_c, tasks, buffers, limits, ties, x
+):
     """x ≈ S⁻¹ rhs on the active devices; returns the iterations each device needed.
 
     A device stops when k (Q_k − Q_{k−1}) / Q_k < `forcing`, where Q = ½xᵀSx − xᵀrhs is what CG
     minimises, or when its preconditioned residual has fallen by `residual`.
+
+    With `ties`, x = Πy and y ≈ (ΠᵀSΠ)⁻¹ Πᵀrhs. x and p are kept as they act on cameras, r and S p
+    as sums over cameras that share d, at the leader: products of the two are products of y's.
     """
     buffer_ptr, buffer = buffers
     forcing, residual, most = limits
     S = len(active)
     running = active.copy()
     count = np.zeros(S, np.int64)
+    if ties is not None:
+        rhs = rhs.copy()
+        collect(rhs, ties, active, ptr)
     r = rhs.copy()
     z = np.zeros_like(r)
     Sp = np.zeros_like(r)
     x[:] = 0.0
     precondition(factors, r, running, ptr, z)
+    if ties is not None:
+        spread(z, ties, running, ptr)
     p = z.copy()
     rz = np.zeros(S)
     start = np.zeros(S)
@@ -100,6 +165,8 @@ def solve(obs, system, D, V_inv, factors, rhs, active, ptr, tasks_c, tasks, buff
     while running.any() and k < most:
         k += 1
         product(obs, system, D, V_inv, p, running, ptr, tasks_c, tasks, buffer_ptr, buffer, Sp)
+        if ties is not None:
+            collect(Sp, ties, running, ptr)
         for d in range(S):
             if running[d]:
                 pSp = dot(p, Sp, ptr[d], ptr[d + 1])
@@ -118,6 +185,8 @@ def solve(obs, system, D, V_inv, factors, rhs, active, ptr, tasks_c, tasks, buff
                     running[d] = False
                 Q[d] = new_Q
         precondition(factors, r, running, ptr, z)
+        if ties is not None:
+            spread(z, ties, running, ptr)
         for d in range(S):
             if running[d]:
                 new_rz = dot(r, z, ptr[d], ptr[d + 1])

@@ -11,6 +11,7 @@ from numba import prange
 
 from daba.kernels.cpu import formulas
 from daba.kernels.cpu.binding import inline, kernel
+from daba.kernels.cpu.known import add_to_camera, add_to_point, known_term
 from daba.kernels.cpu.objective import REACH
 from daba.kernels.cpu.schur import invert_point, multiply_point
 from daba.kernels.cpu.state import turned
@@ -67,8 +68,9 @@ def point_system(obs, cameras, l, j, kind, radius, V, g):
 
 
 @kernel
-def refine_points(intra, inter, cameras, points, tasks, kind, radius):
-    """Move each point of the boundary to lower Σ F_ij; returns ΔF (S,)."""
+def refine_points(intra, inter, cameras, points, tasks, kind, radius, free, known):
+    """Move each point of the boundary to lower Σ F_ij; returns ΔF (S,). `free` tells which may move
+    and `known` their priors; both are None if nothing is asked beside observations."""
     partial = np.zeros(len(tasks.device))
     for t in prange(len(tasks.device)):
         V = np.empty(6)
@@ -80,12 +82,18 @@ def refine_points(intra, inter, cameras, points, tasks, kind, radius):
         for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
             if inter.point_ptr[j + 1] == inter.point_ptr[j]:
                 continue
+            if free is not None:  # noqa: SIM102 (Numba drops it only so)
+                if not free[j]:
+                    continue
             V[:] = 0.0
             g[:] = 0.0
             l = points[j]
             before, near = point_system(intra, cameras, l, j, kind, radius, V, g)
             more, nearer = point_system(inter, cameras, l, j, kind, radius, V, g)
             before += more
+            if free is not None:
+                before += known_term(known, j, l, 0)
+                add_to_point(known, j, l, V, g)
             reach = REACH * math.sqrt(min(near, nearer))
             largest = max(V[0], V[3], V[5])
             mu = DAMPING
@@ -100,6 +108,8 @@ def refine_points(intra, inter, cameras, points, tasks, kind, radius):
                 new[2] = l[2] - clip * z
                 after = point_terms(intra, cameras, new, j, kind, radius)
                 after += point_terms(inter, cameras, new, j, kind, radius)
+                if free is not None:
+                    after += known_term(known, j, new, 0)
                 if after < before:
                     total += after - before
                     points[j] = new
@@ -186,8 +196,10 @@ def solve9(A, b, x, L):
 
 
 @kernel
-def refine_cameras(intra, inter, cameras, points, tasks, kind, radius):
-    """Move each camera of the boundary to lower its Σ F_ij, points held; returns ΔF (S,)."""
+def refine_cameras(intra, inter, cameras, points, tasks, kind, radius, free, positions, intrinsics):
+    """Move each camera of the boundary to lower its Σ F_ij, points held; returns ΔF (S,). `free`
+    tells which parameters may change, `positions` and `intrinsics` are priors; all are None if
+    nothing is asked beside observations."""
     partial = np.zeros(len(tasks.device))
     for t in prange(len(tasks.device)):
         U = np.empty((9, 9))
@@ -206,6 +218,19 @@ def refine_cameras(intra, inter, cameras, points, tasks, kind, radius):
             c = cameras[i]
             before = camera_system(intra, c, points, i, kind, radius, U, g, J)
             before += camera_system(inter, c, points, i, kind, radius, U, g, J)
+            turns = True
+            if free is not None:
+                before += known_term(positions, i, c, 9)
+                before += known_term(intrinsics, i, c, 12)
+                add_to_camera(positions, i, c, 9, U, g)
+                add_to_camera(intrinsics, i, c, 12, U, g)
+                turns = free[i, 0] or free[i, 1] or free[i, 2]
+                for a in range(9):
+                    if not free[i, a]:
+                        g[a] = 0.0
+                        for b in range(9):
+                            U[a, b] = 0.0
+                            U[b, a] = 0.0
             mu = DAMPING
             for _ in range(TRIES):
                 damped[:] = U
@@ -213,10 +238,15 @@ def refine_cameras(intra, inter, cameras, points, tasks, kind, radius):
                     damped[a, a] += mu * max(U[a, a], 1e-6)
                 if solve9(damped, g, step, L):
                     turned(c, -step[0], -step[1], -step[2], new)
+                    if not turns:
+                        new[:9] = c[:9]
                     for a in range(6):
                         new[9 + a] = c[9 + a] - step[3 + a]
                     after = camera_terms(intra, new, points, i, kind, radius)
                     after += camera_terms(inter, new, points, i, kind, radius)
+                    if free is not None:
+                        after += known_term(positions, i, new, 9)
+                        after += known_term(intrinsics, i, new, 12)
                     if after < before:
                         total += after - before
                         cameras[i] = new

@@ -85,3 +85,24 @@ class Moments(NamedTuple):
     """Σ ½ w λ e per point, (P, 3)."""
     c_l: Floats
     """(1−θ) Σ F_ij per point, (P,)."""
+
+
+class Ties(NamedTuple):
+    """What of cameras takes no part in a step, and what moves as one."""
+
+    held: Bools
+    """Parameters that stay, (C, 9)."""
+    leader: Int32
+    """First of the cameras of a device that share their d, for each of them; a camera with a d of
+    its own leads itself, (C,)."""
+
+
+class Known(NamedTuple):
+    """Priors ½ρ(rᵀΛr) of one kind, to be looked up by variable."""
+
+    row: Int32
+    """Row of each variable, −1 where nothing is known of it."""
+    target: Floats
+    information: Floats
+    kind: int
+    radius: float

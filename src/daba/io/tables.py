@@ -1,0 +1,182 @@
+"""Small tables that tell of cameras and points: priors (CSV with a header) and lists of numbers or
+image names. Errors name the file and the line."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from daba.errors import DabaError
+from daba.io.files import PathLike, open_input
+from daba.losses import Loss
+from daba.priors import Targets
+from daba.problem import Floats, Ints, Problem
+
+COVARIANCE = ("cxx", "cxy", "cxz", "cyy", "cyz", "czz")
+SPREADS = (("sigma",), ("sx", "sy", "sz"), COVARIANCE)
+"""Columns that may tell how well a position is known."""
+
+
+def read_positions(path: PathLike, problem: Problem, loss: Loss) -> Targets:
+    """Known centres of cameras, by number (column camera) or by image name (column image); or the
+    pose priors of a COLMAP database."""
+    if str(path).endswith(".db"):
+        from daba.io.colmap.priors import read_pose_priors
+
+        return read_pose_priors(path, problem, loss, names_of(problem))
+    return _read(path, ("camera", "image"), problem, loss, names_of(problem))
+
+
+def read_control_points(path: PathLike, problem: Problem, loss: Loss) -> Targets:
+    """Known points, by number (column point)."""
+    return _read(path, ("point",), problem, loss, {})
+
+
+def read_list(path: PathLike, what: str, problem: Problem) -> Ints:
+    """Numbers of cameras or points, or names of images, separated by white space or commas; what
+    follows a # is not read."""
+    names = names_of(problem) if what == "camera" else {}
+    number = _numbering(what, problem)
+    found = []
+    for line, text in enumerate(_text(path).splitlines(), start=1):
+        words = text.partition("#")[0].replace(",", " ").split()
+        found += [_which(word, what, number, names, f"{path}, line {line}") for word in words]
+    if not found:
+        raise DabaError(f"{path}: no {what} is named in it")
+    return np.unique(np.array(found, np.int32))
+
+
+def names_of(problem: Problem) -> dict[str, int]:
+    """Camera of each image name, where the file had names."""
+    names = problem.info.get("images")
+    if names is None:
+        return {}
+    registered = problem.info.get("registered")
+    if registered is not None and len(names) != problem.num_cameras:
+        names = [names[row] for row in registered]
+    return {str(name): i for i, name in enumerate(names)}
+
+
+@dataclass(frozen=True)
+class _Row:
+    which: int
+    position: Floats
+    covariance: Floats
+
+
+def _read(
+    path: PathLike, keys: tuple[str, ...], problem: Problem, loss: Loss, names: dict[str, int]
+) -> Targets:
+    lines = csv.reader(io.StringIO(_text(path)), skipinitialspace=True)
+    header = [word.strip().lower() for word in next(lines, [])]
+    spread = _columns(path, header, keys)
+    key = next(key for key in keys if key in header)
+    what = "point" if key == "point" else "camera"
+    number = _numbering(what, problem)
+    rows: dict[int, int] = {}
+    found: list[_Row] = []
+    for words in lines:
+        where = f"{path}, line {lines.line_num}"
+        if not any(word.strip() for word in words) or words[0].lstrip().startswith("#"):
+            continue
+        if len(words) != len(header):
+            raise DabaError(f"{where}: {len(words)} values, but the header has {len(header)}")
+        values = dict(zip(header, (word.strip() for word in words), strict=True))
+        known = names if key != "point" else {}
+        which = _which(values[key], what, number, known, where, named=key == "image")
+        if which in rows:
+            raise DabaError(f"{where}: {what} {values[key]} is on line {rows[which]} already")
+        rows[which] = lines.line_num
+        position = np.array([_number(values, name, where) for name in "xyz"])
+        told = [_number(values, name, where) for name in spread]
+        found.append(_Row(which, position, _covariance(told, where)))
+    if not found:
+        raise DabaError(f"{path}: there is no {what} in it, only a header")
+    sign = float(problem.info.get("world_sign", 1))
+    return Targets.make(
+        [row.which for row in found],
+        sign * np.array([row.position for row in found]),
+        covariance=np.array([row.covariance for row in found]),
+        loss=loss,
+    )
+
+
+def _columns(path: PathLike, header: list[str], keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Check the header; which columns tell the spread."""
+    wanted = f"{' or '.join(keys)}, x, y, z and one of sigma; sx, sy, sz; {', '.join(COVARIANCE)}"
+    spreads = [spread for spread in SPREADS if set(spread) <= set(header)]
+    complete = any(key in header for key in keys) and {"x", "y", "z"} <= set(header)
+    if not complete or not spreads or len(set(header)) < len(header):
+        raise DabaError(f"{path}, line 1: the header must name the columns {wanted}")
+    return spreads[-1]
+
+
+def _covariance(told: list[float], where: str) -> Floats:
+    if len(told) < 6:
+        sigma = np.broadcast_to(np.array(told), 3)
+        if not (sigma > 0).all():
+            raise DabaError(f"{where}: standard deviations must be positive")
+        return np.diag(np.square(sigma))
+    xx, xy, xz, yy, yz, zz = told
+    matrix = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    if not np.linalg.eigvalsh(matrix)[0] > 0:
+        raise DabaError(f"{where}: the covariance is not positive definite")
+    return matrix
+
+
+def _number(values: dict[str, str], name: str, where: str) -> float:
+    try:
+        value = float(values[name])
+    except ValueError:
+        raise DabaError(f"{where}: {name} must be a number, not '{values[name]}'") from None
+    if not np.isfinite(value):
+        raise DabaError(f"{where}: {name} must be finite, not '{values[name]}'")
+    return value
+
+
+def _which(
+    word: str,
+    what: str,
+    number: Callable[[int], int],
+    names: dict[str, int],
+    where: str,
+    named: bool = False,
+) -> int:
+    """The camera or point that a word stands for."""
+    if word in names:
+        return names[word]
+    if named:
+        why = "the problem has no image of that name" if names else "the problem has no image names"
+        raise DabaError(f"{where}: '{word}': {why}")
+    try:
+        found = number(int(word))
+    except ValueError:
+        raise DabaError(f"{where}: '{word}' is not the number of a {what}") from None
+    if found < 0:
+        raise DabaError(f"{where}: there is no {what} {word}")
+    return found
+
+
+def _numbering(what: str, problem: Problem) -> Callable[[int], int]:
+    """From a number in a file to the problem's; −1 if there is none. Points that have ids in their
+    own file go by these."""
+    count = problem.num_cameras if what == "camera" else problem.num_points
+    ids = problem.info.get("point_ids") if what == "point" else None
+    if ids is not None:
+        by_id = {int(name): i for i, name in enumerate(ids)}
+        return lambda name: by_id.get(name, -1)
+    return lambda number: number if 0 <= number < count else -1
+
+
+def _text(path: PathLike) -> str:
+    with open_input(path) as stream:
+        data = stream.read()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DabaError(f"{Path(path)}: not a text file") from None

@@ -1,0 +1,209 @@
+"""COLMAP models adjusted: as well as COLMAP's own bundle adjustment does it from the same start."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "io"))
+from colmap_models import mean_error, perturbed, pycolmap, read, synthetic, written
+
+import daba
+from daba.cli import main
+from daba.io.colmap import Solution
+from daba.io.colmap.optics import NATIVE
+from daba.problem import Problem
+
+pytestmark = pytest.mark.usefixtures("compiled")
+
+DATA = Path(__file__).parents[2] / "shared" / "data" / "colmap"
+
+
+def adjusted_by_colmap(folder: Path) -> float:
+    """Mean reprojection error after COLMAP's bundle adjustment, with what daba adjusts free."""
+    r = read(folder)
+    options = pycolmap.BundleAdjustmentOptions()
+    options.print_summary = False
+    native = all(camera.model.name in NATIVE for camera in r.cameras.values())
+    options.refine_focal_length = options.refine_extra_params = native
+    pycolmap.bundle_adjustment(r, options)
+    return mean_error(r)
+
+
+def start(model: str, folder: Path, **options: Any) -> Path:
+    return written(perturbed(synthetic(model, noise=1.0, **options)), folder)
+
+
+@pytest.mark.parametrize(
+    "model", ["SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "OPENCV_FISHEYE"]
+)
+def test_as_good_as_colmap(model: str, tmp_path: Path) -> None:
+    folder = start(model, tmp_path / "start")
+    result = daba.solve(daba.load(folder), method="lm")
+    daba.save(result.problem, tmp_path / "out")
+    error = read(tmp_path / "out").compute_mean_reprojection_error()
+    assert error == pytest.approx(adjusted_by_colmap(folder), rel=0.01)
+    assert error < 0.5 * mean_error(read(folder))
+    assert result.colmap_errors is not None
+    assert result.colmap_errors["mean_px"] == pytest.approx(error, rel=1e-9)
+
+
+def test_devices_share_cameras(tmp_path: Path) -> None:
+    """Images of one camera on different devices still have one camera."""
+    folder = start("SIMPLE_RADIAL", tmp_path / "start", cameras=1, images=10)
+    problem = daba.load(folder)
+    result = daba.solve(problem, devices=3, iterations=150)
+    assert np.ptp(result.problem.intrinsics, axis=0).max() == 0
+    assert np.abs(result.problem.intrinsics - problem.intrinsics).max() > 1e-4
+    daba.save(result.problem, tmp_path / "out")
+    assert mean_error(read(tmp_path / "out")) == pytest.approx(adjusted_by_colmap(folder), rel=0.02)
+
+
+def test_no_iterations_no_change(tmp_path: Path) -> None:
+    folder = start("SIMPLE_RADIAL", tmp_path / "start")
+    r = read(folder)
+    # a point behind its cameras is not touched either
+    image = next(iter(r.images.values()))
+    r.points3D[1].xyz = image.projection_center() - 3 * image.viewing_direction()
+    folder = written(r, tmp_path / "behind")
+    result = daba.solve(daba.load(folder), method="lm", iterations=0)
+    assert result.turned == 0
+    daba.save(result.problem, tmp_path / "out")
+    before, after = read(folder), read(tmp_path / "out")
+    for number, image in before.images.items():
+        pose, new = image.cam_from_world(), after.images[number].cam_from_world()
+        np.testing.assert_array_equal(new.params, pose.params)
+    for number, point in before.points3D.items():
+        np.testing.assert_array_equal(after.points3D[number].xyz, point.xyz)
+    assert (tmp_path / "out" / "cameras.bin").read_bytes() == (folder / "cameras.bin").read_bytes()
+    assert mean_error(after) == pytest.approx(mean_error(before), rel=1e-9)
+
+
+def test_points_behind_are_turned(tmp_path: Path) -> None:
+    """COLMAP's error of a model with one point behind a camera is infinite for all purposes."""
+    r = synthetic("SIMPLE_RADIAL", noise=0.5)
+    aim = mean_error(r)
+    image = next(iter(r.images.values()))
+    seen = [image.points2D[int(k)].point3D_id for k in image.get_observation_point2D_idxs()[:5]]
+    for number in seen:
+        r.points3D[number].xyz = 2 * image.projection_center() - r.points3D[number].xyz
+    folder = written(r, tmp_path / "start")
+    assert mean_error(r) > 1e100
+    problem = daba.load(folder)
+    left = daba.solve(problem, method="lm", points_in_front=False)
+    assert daba.pixel_error(left.problem).behind > 0
+    result = daba.solve(problem, method="lm")
+    assert result.turned >= 5
+    assert daba.pixel_error(result.problem).behind == 0
+    assert Solution(result.problem).mean_error < 1.05 * aim
+    assert "points turned" in result.summary()
+
+
+def test_rays_that_never_meet() -> None:
+    """The best place of a point whose rays diverge is behind its cameras; far away is good, too."""
+    scene = daba.SceneOptions(scene="orbit", cameras=30, points=200, seed=2)
+    problem = _diverging(daba.generate(scene).start)
+    left = daba.solve(problem, method="lm")
+    assert daba.pixel_error(left.problem).behind == 2
+    result = daba.solve(problem, method="lm", points_in_front=True)
+    assert daba.pixel_error(result.problem).behind == 0
+    assert result.turned == 1
+    assert result.objective == pytest.approx(result.problem.objective(), rel=1e-9)
+    assert result.objective < 1.5 * left.objective
+
+
+def _diverging(problem: Problem) -> Problem:
+    """One more point, seen by two neighbours, who look past each other a little."""
+    i = 0
+    j = int(np.linalg.norm(problem.centers - problem.centers[i], axis=1).argsort()[1])
+    between = problem.centers[j] - problem.centers[i]
+    angle = np.arccos(problem.rotations[i, :, 2] @ problem.rotations[j, :, 2])
+    u = []
+    for k, outwards in ((i, -between), (j, between)):
+        side = (problem.rotations[k].T @ outwards)[:2]
+        u.append(np.tan(0.5 * angle + 0.01) * side / np.linalg.norm(side))
+    behind = problem.centers[i] - 20 * problem.rotations[i, :, 2]
+    P = problem.num_points
+    return replace(
+        problem,
+        points=np.vstack([problem.points, behind]),
+        camera_index=np.append(problem.camera_index, np.array([i, j], np.int32)),
+        point_index=np.append(problem.point_index, np.array([P, P], np.int32)),
+        u=np.vstack([problem.u, u]),
+        weights=np.append(problem.weights, problem.focal[[i, j]]),
+    )
+
+
+def test_filter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Observations moved far away are found and dropped, and no others."""
+    r = synthetic("SIMPLE_RADIAL", noise=0.3)
+    images = list(r.images.values())
+    wrong = []
+    for image in images[:4]:
+        keys = image.get_observation_point2D_idxs()[:3]
+        for k in keys:
+            image.points2D[int(k)].xy += np.array([40.0, -30.0])
+            wrong.append((image.image_id, int(k)))
+    folder, out = written(r, tmp_path / "0"), tmp_path / "ba"
+    history = tmp_path / "h.json"
+    code = main(
+        ["solve", str(folder), "--output", str(out), "--filter", "4", "--history", str(history)]
+        + ["--method", "lm", "--loss", "huber", "--loss-radius", "2"]
+    )
+    assert code == 0
+    said = capsys.readouterr().out
+    told = json.loads(history.read_text())["result"]
+    assert told["dropped"]["observations"] == told["dropped"]["beyond"] == len(wrong)
+    assert {entry["name"] for entry in told["dropped"]["worst"]} == {i.name for i in images[:4]}
+    assert f"{len(wrong)} observations ({len(wrong)} beyond 4 px" in said
+    after = read(out)
+    assert after.compute_num_observations() == r.compute_num_observations() - len(wrong)
+    for number, key in wrong:
+        assert not after.images[number].points2D[key].has_point3D()
+    assert f"→ {after.compute_mean_reprojection_error():.6g} px" in said
+    assert told["colmap"]["mean_px"] == pytest.approx(mean_error(after), rel=1e-9)
+
+
+def test_filter_of_any_problem() -> None:
+    scene = daba.generate(daba.SceneOptions(scene="orbit", cameras=8, points=120, seed=2))
+    problem = scene.start
+    u = problem.u.copy()
+    u[::100] += 0.1
+    result = daba.solve(replace(problem, u=u), method="lm", loss=daba.Huber(2.0), filter=5.0)
+    assert result.dropped is not None
+    assert result.dropped.observations >= len(u[::100])
+    assert result.problem.num_observations == len(u) - result.dropped.observations
+    numbers = [entry.iteration for entry in result.history]
+    assert numbers == list(range(len(numbers)))
+    assert result.objective == pytest.approx(result.problem.objective(daba.Huber(2.0)), rel=1e-9)
+    assert daba.pixel_errors(result.problem).max() < 10
+
+
+def test_filter_refuses() -> None:
+    problem = daba.generate(daba.SceneOptions(scene="orbit", cameras=8, points=120, seed=2)).start
+    with pytest.raises(daba.DabaError, match="filter must be positive"):
+        daba.solve(problem, filter=-1.0)
+    with pytest.raises(daba.DabaError, match="nothing would be left"):
+        daba.filter_outliers(problem, 1e-9)
+
+
+@pytest.mark.parametrize("name", ["cup-362", "pinhole-149"])
+def test_real_models(name: str, tmp_path: Path) -> None:
+    """COLMAP's own result, perturbed and adjusted, is as good as it was."""
+    if not (DATA / name).is_dir():
+        pytest.skip(f"no {name}: ../shared/data/colmap is not beside this checkout")
+    r = read(DATA / name)
+    aim = mean_error(r)
+    folder = written(perturbed(r, seed=3), tmp_path / "start")
+    result = daba.solve(daba.load(folder), method="lm")
+    daba.save(result.problem, tmp_path / "out")
+    error = read(tmp_path / "out").compute_mean_reprojection_error()
+    assert error == pytest.approx(aim, rel=0.02)
+    assert result.colmap_errors is not None
+    assert result.colmap_errors["mean_px"] == pytest.approx(error, rel=1e-9)
