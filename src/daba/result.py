@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from daba.comm import Traffic
     from daba.intrinsics import PixelError
     from daba.io.store import Store
+    from daba.partition import Partition
     from daba.setup import Sizes
     from daba.shard import State
 
@@ -91,6 +92,8 @@ class Result:
     """What each process did; on rank 0."""
     local: dict[int, State] = field(default_factory=dict)
     """What each device of this process has reached."""
+    partition: Partition | None = None
+    """Which device owned what, where one process holds the whole problem."""
 
     @property
     def problem(self) -> Problem:

@@ -97,6 +97,7 @@ def solve(
         sizes=setup.sizes,
         ranks=run.rank_reports(),
         local=solver.shard.by_device(solver.x),
+        partition=setup.partition(),
     )
 
 

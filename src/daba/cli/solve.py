@@ -80,6 +80,8 @@ class Solve:
     """Where to write options, every iteration and the result, as JSON."""
     plot: Annotated[Path | None, tyro.conf.arg(metavar="P.png", help_behavior_hint="")] = None
     """Where to draw the convergence: .png, .svg or .pdf."""
+    report: Annotated[Path | None, tyro.conf.arg(metavar="R.html", help_behavior_hint="")] = None
+    """Where to write a page about this solve, as daba report makes it of a history."""
     checkpoint: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
     """Where to keep checkpoints; the two latest stay."""
     checkpoint_every: Annotated[
@@ -202,14 +204,15 @@ def _check_outputs(command: Solve) -> None:
     """Refuse what cannot be written now rather than after an hour."""
     for path in command.output:
         check_problem_target(path)
-    if command.history is not None:
-        check_target(command.history)
+    for target in (command.history, command.report):
+        if target is not None:
+            check_target(target)
     if command.plot is not None:
         from daba.plot import check_suffix
 
         check_suffix(command.plot)
         check_target(command.plot)
-    paths = [*command.output, command.history, command.plot]
+    paths = [*command.output, command.history, command.plot, command.report]
     known = [path.resolve() for path in paths if path is not None]
     for path in known:
         if known.count(path) > 1:
@@ -223,6 +226,7 @@ def _write(command: Solve, result: Result, comm: Communicator) -> tuple[list[Pat
     from daba.io import save
     from daba.io.files import open_output
     from daba.io.folders import is_store
+    from daba.overview import record
     from daba.plot import convergence
 
     written: list[Path] = []
@@ -238,16 +242,24 @@ def _write(command: Solve, result: Result, comm: Communicator) -> tuple[list[Pat
 
     def write_history(path: Path) -> None:
         with open_output(path) as out:
-            out.write(to_json(result.to_dict()).encode() + b"\n")
+            out.write(to_json(recorded).encode() + b"\n")
+
+    def write_page(path: Path) -> None:
+        from daba.report.run_report import write_report
+
+        write_report([cast("dict[str, Any]", recorded)], path)
 
     stores = [path for path in command.output if path.suffix == ".daba" or is_store(path)]
     files = [path for path in command.output if path not in stores]
     for path in stores:
         attempt(path, lambda path: save_store(result, path, comm))
     whole = gather(result, comm) if files else None
+    told = command.history is not None or command.report is not None
+    recorded = record(result, comm) if told else None
     if comm.rank == 0:
         for path in files:
             attempt(path, lambda path: save(cast("Problem", whole), path))
         attempt(command.history, write_history)
+        attempt(command.report, write_page)
         attempt(command.plot, lambda path: convergence(result, path))
     return written, errors if comm.rank == 0 else []

@@ -85,8 +85,10 @@ class Table:
             body.append(f"<tr{new}>{''.join(line)}</tr>")
             before = first.text
         notes = "".join(f"<li>{prose(note)}</li>" for note in self.notes)
+        title = f"<h3>{html.escape(self.title)}</h3>" if self.title else ""
+        about = f"<p>{prose(self.about)}</p>" if self.about else ""
         return (
-            f"<h3>{html.escape(self.title)}</h3><p>{prose(self.about)}</p>"
+            f"{title}{about}"
             f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
             f"<tbody>{''.join(body)}</tbody></table></div>"
             + (f'<ul class="notes">{notes}</ul>' if notes else "")
