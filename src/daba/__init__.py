@@ -32,6 +32,7 @@ _HOME = {
     "daba.partition": ["Partition", "make_partition", "partition_from_arrays"],
     "daba.problem": ["Problem"],
     "daba.result": ["Iteration", "Result"],
+    "daba.recording": ["Recorder"],
     "daba.report.run_report": ["write_report"],
     "daba.run": ["solve"],
     "daba.synthetic": ["SceneOptions", "generate"],
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from daba.options import Options
     from daba.partition import Partition, make_partition, partition_from_arrays
     from daba.problem import Problem
+    from daba.recording import Recorder
     from daba.report.run_report import write_report
     from daba.result import Iteration, Result
     from daba.run import solve

@@ -22,8 +22,6 @@ COLOURS = (
     "#2563eb", "#ea580c", "#16a34a", "#9333ea", "#dc2626", "#0891b2", "#ca8a04", "#db2777",
     "#475569", "#65a30d", "#7c3aed", "#0d9488",
 )  # fmt: skip
-EDGES = np.array([[0, 1], [0, 2], [0, 3], [0, 4], [1, 2], [2, 3], [3, 4], [4, 1]])
-"""Of a camera's pyramid: between its centre (0) and the corners of the image (1 to 4)."""
 INK, FAINT = "#1e293b", "#94a3b8"
 STYLE: dict[str, Any] = {
     "axes.edgecolor": FAINT,
@@ -239,7 +237,7 @@ def _draw_scene(axes: Any, problem: Problem, view: _View, partition: Partition |
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgb
 
-    from daba.io.ply import pyramids
+    from daba.io.ply import EDGES, pyramids
 
     far_first = np.argsort(-(view.sign * problem.points @ view.depth))
     if partition is None:

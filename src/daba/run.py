@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from daba.comm import Communicator
     from daba.io.files import PathLike
     from daba.io.store import Store
+    from daba.recording import Recorder
     from daba.solver import Solver
 
 Callback = Callable[[Iteration], Any]
@@ -49,6 +50,7 @@ def solve(
     comm: Communicator | None = None,
     checkpoints: Checkpoints | None = None,
     log: PathLike | None = None,
+    recorder: Recorder | None = None,
     **changes: Any,
 ) -> Result:
     """Solve a bundle adjustment problem.
@@ -63,6 +65,7 @@ def solve(
                  all of which must call; a `Problem` is taken from rank 0 and may be None elsewhere
     checkpoints  a `daba.Checkpoints`: where and when to save, and what to resume from
     log          folder in which each process keeps a log of its own
+    recorder     a `daba.Recorder`: takes snapshots of cameras and points on the way
 
     Ctrl-C, SIGTERM and SIGUSR1 stop the solve after the iteration at hand; what was reached is
     returned.
@@ -85,6 +88,7 @@ def solve(
         solver = make_solver(setup.shard, options, comm)
         setup = replace(setup, shard=solver.shard)  # what it has no use for can go
         run = Run(solver, setup.fingerprint, callback, checkpoints, interrupt, begin, lines)
+        run.recorder = recorder
         converged, reason = run.loop()
     return Result(
         solution=setup.gather(solver.x),
@@ -134,6 +138,7 @@ class Run:
         log: TextIO | None = None,
     ) -> None:
         self.log = log
+        self.recorder: Recorder | None = None
         self.solver, self.callback, self.interrupt, self.begin = solver, callback, interrupt, begin
         self.fingerprint, self.checkpoints = fingerprint, checkpoints
         self.options, self.comm = solver.options, solver.comm
@@ -163,6 +168,8 @@ class Run:
         alone = self.comm.size == 1
         while True:
             if self.history[-1].iteration == self.iteration:
+                if self.recorder is not None:
+                    self.recorder.take(self)
                 if (stop := self.reason_to_stop()) is not None:
                     break
                 if self.checkpoints is not None:
@@ -171,6 +178,8 @@ class Run:
             hurry = alone and self.interrupt.reason
             if self.iteration % every == 0 or self.iteration >= most or hurry:
                 self.report()
+        if self.recorder is not None:
+            self.recorder.finish(self)
         if self.checkpoints is not None:
             self.checkpoints.save(self)
         return stop

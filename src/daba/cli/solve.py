@@ -13,6 +13,7 @@ from daba.checkpoint import Checkpoints
 from daba.cli.arguments import Flag, Intrinsics, Quiet, flags_of, parse
 from daba.cli.console import make_console, pairs_table, to_json
 from daba.cli.outputs import check_problem_target, check_target
+from daba.cli.watching import make_recorder, stay
 from daba.errors import DabaError
 from daba.interrupt import REASONS
 from daba.io.store import Store
@@ -94,6 +95,13 @@ class Solve:
     of processes."""
     log: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
     """Folder for a log of every process: its own F, times, bytes and memory, at each report."""
+    record: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    """New folder for snapshots of cameras and some points, to be played by daba view DIR."""
+    view: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    """Show the solve in the browser while it runs (pip install 'daba[viewer]'); the address is
+    printed, and the page stays until Ctrl-C."""
+    view_port: int = 8080
+    """Port of that page; if it is taken, the next one that is free."""
     intrinsics: Intrinsics = "auto"
     quiet: Quiet = False
 
@@ -123,6 +131,8 @@ def run(argv: list[str]) -> int:
         problem = load(command.input, command.intrinsics)
         if not options.centralized and options.devices > problem.num_cameras:
             make_partition(problem, options.devices)  # says why not, before anything is compiled
+    port = command.view_port if command.view else None
+    recorder = make_recorder(command.record, port, problem, talks)
     console = _announced(problem) if talks and not command.quiet else None
     with Progress(console, options.most_iterations, options.max_seconds) as progress:
         result = solve(
@@ -132,6 +142,7 @@ def run(argv: list[str]) -> int:
             comm=comm,
             checkpoints=checkpoints,
             log=command.log,
+            recorder=recorder,
         )
     written, errors = _write(command, result, comm)
     if console is not None:
@@ -140,6 +151,8 @@ def run(argv: list[str]) -> int:
     comm.barrier()
     if errors:
         raise DabaError("\n".join(errors))
+    if result.reason not in EXIT_CODES:
+        stay(recorder, command.quiet)
     return EXIT_CODES.get(result.reason, 0)
 
 
