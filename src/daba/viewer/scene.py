@@ -39,7 +39,8 @@ class Scene:
         self.server, self.subject = server, subject
         last = subject.estimates[-1]
         self.placing = Placing.of(last.rotations, last.centers, last.points, subject.sign)
-        self.camera_size = self.placing.scale * pyramid_size(last.centers, last.points)
+        depth = self.placing.scale * pyramid_size(last.centers, last.points)
+        self.camera_size = max(depth, 0.05)
         self.point_size = float(np.clip(3.5 / len(last.points) ** 0.5, 0.005, 0.035))
         self.mode: Mode = "colour"
         self.number = len(subject.estimates) - 1
@@ -216,7 +217,7 @@ class Scene:
         lines = np.stack([np.broadcast_to(centre, ends.shape), ends], axis=1).astype(np.float32)
         good = np.isfinite(lines).all(axis=(1, 2))
         if good.any():
-            colours = paint.of_lines(0.8 * paint.by_error(errors[some], *self.error_range())[good])
+            colours = paint.of_lines(0.65 * paint.by_error(errors[some], *self.error_range())[good])
             add = self.server.scene.add_line_segments
             look = {**THIN, "thickness": 1.0}
             of_ends = np.repeat(colours[:, None], 2, axis=1)
