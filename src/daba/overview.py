@@ -226,7 +226,7 @@ def _map(parts: list[_Part], sign: float) -> dict[str, Any]:
     centers = sign * cameras[:, 9:12]
     axes = Frame.of(sign * cameras[:, :9].reshape(-1, 3, 3), centers).from_above
     flat = [centers @ axes.T, sign * points @ axes.T]
-    low, high = reach(flat[1], flat[0], outside=7, room=0.08)  # a few far points must not rule
+    low, high = reach(flat[1], flat[0], outside=3, room=0.06)  # a few far points must not rule
     size = high - low
     packed = [
         _pack((xy - low) / size, device)

@@ -71,3 +71,20 @@ def on_screen(
     x, y = 0.5 * size[0] + pixels * (rays @ right), 0.5 * size[1] - pixels * (rays @ up)
     best = np.argmin(np.hypot(x - 500, y - 400))
     return float(x[best]), float(y[best])
+
+
+def test_a_report_fits_on_a_phone(tmp_path: Path) -> None:
+    """Nothing but tables is wider than the screen, and they scroll on their own."""
+    start = daba.generate(daba.SceneOptions(cameras=8, points=80, seed=2)).start
+    daba.write_report([daba.solve(start, devices=d, iterations=3) for d in (1, 2)],
+                      tmp_path / "r.html")  # fmt: skip
+    with Browser() as browser:
+        browser.ask("Emulation.setDeviceMetricsOverride", width=390, height=844,
+                    deviceScaleFactor=1, mobile=True)  # fmt: skip
+        browser.open((tmp_path / "r.html").as_uri())
+        wait_until(lambda: browser.run("document.readyState") == "complete")
+        assert browser.run("document.documentElement.scrollWidth") == 390
+        figures = "[...document.querySelectorAll('figure')].map(f => f.getBoundingClientRect()"
+        widths = browser.run(f"{figures}.width)")
+        assert len(widths) >= 10
+        assert 300 < min(widths) <= max(widths) <= 390

@@ -138,7 +138,7 @@ def test_sizes_and_visibility(view: serve.View) -> None:
 
 def test_many_points_come_in_batches(after: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first shows all parts of the scene; the others follow when somebody looks."""
-    for name, value in (("FIRST", 60), ("REST", 100), ("PAUSE", 0.0)):
+    for name, value in (("FIRST", 60), ("REST", 100), ("FIRST_PAUSE", 0.0), ("PAUSE", 0.0)):
         monkeypatch.setattr(scene, name, value)
     view = serve.View(subject_of(after), port=0)
     try:

@@ -9,7 +9,7 @@ import numpy as np
 from daba.plot import COLOURS, FAINT, INK, few_ticks
 from daba.problem import Floats
 from daba.report.drawing import draw, plain_ticks
-from daba.report.runs import Errors, Run
+from daba.report.runs import Errors, Run, alike
 
 WIDE, HIGH = 4.4, 2.75
 """Inches of a panel."""
@@ -70,13 +70,6 @@ def gaps(runs: list[Run], over: str, title: str) -> str:
     return draw(make, WIDE, HIGH)
 
 
-def alike(a: Run, b: Run) -> bool:
-    """Whether the two minimise the same function."""
-    names = ("loss", "loss_radius")
-    same = all(a.options.get(name) == b.options.get(name) for name in names)
-    return same and {**a.problem, "inter_share": 0} == {**b.problem, "inter_share": 0}
-
-
 def counted(runs: list[Run], column: str, title: str, summed: bool = False) -> str:
     """What was counted in each iteration, or since the start."""
 
@@ -104,7 +97,7 @@ def seen_from_above(run: Run, wide: float = WIDE) -> str:
 
     def make(axes: Any) -> None:
         for (xy, device), look in (
-            (o.points, {"s": np.clip(9000 / max(len(o.points[0]), 1), 1.2, 6), "alpha": 0.55,
+            (o.points, {"s": np.clip(14000 / max(len(o.points[0]), 1), 1.8, 6), "alpha": 0.55,
                         "linewidths": 0}),
             (o.cameras, {"s": np.clip(6000 / max(len(o.cameras[0]), 1), 7, 26), "marker": "o",
                          "edgecolors": INK, "linewidths": 0.7}),

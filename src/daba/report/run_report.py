@@ -22,7 +22,7 @@ from daba.report.run_tables import (
     worst_table,
 )
 from daba.report.runs import Run, make_runs
-from daba.report.tables import seconds, size
+from daba.report.tables import plain, seconds, size
 from daba.result import Result
 
 UNKNOWN = (
@@ -82,7 +82,7 @@ def _short(runs: list[Run]) -> str:
             px = run.overview.start.rms, run.overview.solution.rms
         each = (run.seconds - run.history["seconds"][0]) / max(run.made, 1)
         shown = cards([
-            (f"{first:.4g} → {last:.4g}", "F / K, the objective over observations"),
+            (f"{plain(first)} → {plain(last)}", "F / K, the objective over observations"),
             (f"{px[0]:.3g} → {px[1]:.3g} px", "pixel error, root mean square"),
             (f"{run.made:,} in {seconds(run.seconds)}", f"iterations, {seconds(each)} each"),
             (f"{100 * run.problem['inter_share']:.1f} %",

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from daba.options import Options
-from daba.report.runs import Run
-from daba.report.tables import Cell, Entry, Table, seconds, size
+from daba.report.runs import Run, alike
+from daba.report.tables import Cell, Entry, Table, plain, seconds, size
 
 ALL = 32
 """Devices or processes told one by one; of more, the ends of the range."""
@@ -33,15 +33,15 @@ def problems_table(runs: list[Run]) -> Table:
 
 def runs_table(runs: list[Run]) -> Table:
     """What came out, one run in a row."""
-    best = min((r.ends("mean_objective")[1] for r in runs), default=math.nan)
     rows: list[list[Entry]] = []
     for run in runs:
         first, last = run.ends("mean_objective")
         rms = run.ends("rms_pixels")
+        rivals = [r.ends("mean_objective")[1] for r in runs if alike(r, run)]
         rows.append([
             run.name,
-            f"{first:.5g}", Cell(f"{last:.6g}", bold=len(runs) > 1 and last == best),
-            f"{rms[0]:.4g}", f"{rms[1]:.4g}",
+            plain(first, 5), Cell(f"{last:.6g}", bold=len(rivals) > 1 and last == min(rivals)),
+            plain(rms[0]), plain(rms[1]),
             f"{run.made:,}", seconds(run.seconds),
             f"{run.total('restarts'):,}", f"{run.total('pcg_iterations'):,}",
             f"{run.total('lm_retries'):,}",
@@ -101,7 +101,7 @@ def errors_table(runs: list[Run]) -> Table:
 
 
 def _pixels(value: float) -> str:
-    return f"{value:.4g}" if math.isfinite(value) else "–"
+    return plain(value) if math.isfinite(value) else "–"
 
 
 def worst_table(run: Run) -> Table:

@@ -102,6 +102,13 @@ class Run:
         return int(np.nansum(self.history[column]))
 
 
+def alike(a: Run, b: Run) -> bool:
+    """Whether the two minimise the same function."""
+    names = ("loss", "loss_radius")
+    same = all(a.options.get(name) == b.options.get(name) for name in names)
+    return same and {**a.problem, "inter_share": 0} == {**b.problem, "inter_share": 0}
+
+
 def read_run(path: PathLike) -> dict[str, Any]:
     """A history.json, as it is; its path is kept for the errors that `make_runs` finds."""
     try:

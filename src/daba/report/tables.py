@@ -111,6 +111,13 @@ def number(value: float | None, digits: int = 5) -> str:
     return "–" if value is None else f"{value:.{digits}g}"
 
 
+def plain(value: float, digits: int = 4) -> str:
+    """To so many digits, and without a power of ten where that is easy to read."""
+    if 10**digits <= abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
+
+
 def several(texts: Iterable[str]) -> str:
     """Values beside each other in one cell; – alone where there is none at all."""
     known = list(texts)

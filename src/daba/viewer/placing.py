@@ -22,7 +22,7 @@ AGREE = 0.5
 """Length of the mean viewing direction from which on the cameras are taken to look the same way."""
 TILT = 32.0
 """Degrees at which one looks down at first."""
-FILL = 0.8
+FILL = 0.92
 """Of the distance at which all corners of the scene's box are seen: they are usually empty."""
 
 

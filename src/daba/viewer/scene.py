@@ -21,8 +21,8 @@ Mode = Literal["colour", "error", "device"]
 
 FIRST, REST = 50_000, 200_000
 """Points in the first batch, and in each that follows."""
-PAUSE = 0.7
-"""Seconds between two batches, in which a browser draws what it has."""
+FIRST_PAUSE, PAUSE = 3.0, 1.0
+"""Seconds after the first batch and after each other, for a browser to draw what it has."""
 LINES = 3000
 """Observation lines of a camera, at most."""
 FOV = float(np.radians(50.0))
@@ -83,9 +83,11 @@ class Scene:
 
     def _add_rest(self) -> None:
         """Somebody looks: the batches that are still missing, one after the other."""
-        while not self._stopped.wait(PAUSE):
+        while len(self._points) < len(self.batches):
+            if self._stopped.wait(FIRST_PAUSE if len(self._points) == 1 else PAUSE):
+                return
             with self.lock:
-                if len(self._points) == len(self.batches):
+                if len(self._points) == len(self.batches):  # another browser was quicker
                     return
                 handle = self._add_batch(len(self._points))
                 handle.visible = self._points[0].visible
