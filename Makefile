@@ -9,7 +9,7 @@ TOOLS   := $(VENV)/.tools
 DEVICES ?= 8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format pytest kernels picture bench bench-ceres bench-colmap bench-scaling bench-weak clean
+.PHONY: help setup demo test lint format pytest docs kernels picture bench bench-ceres bench-colmap bench-scaling bench-weak clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -34,6 +34,9 @@ demo: $(STAMP)  ## Make a synthetic city, solve it with 8 devices, leave the res
 	$(BIN)/daba solve demo/start.txt --devices $(DEVICES) --iterations 100 \
 	    --output demo/solution.txt --output demo/solution.ply \
 	    --history demo/history.json --plot demo/convergence.png
+
+docs: $(STAMP)  ## Write docs/api.md again, from the docstrings
+	$(BIN)/python docs/make_api.py
 
 kernels: $(STAMP)
 	@$(BIN)/python -c 'import daba.warmup; daba.warmup.compile_kernels()'

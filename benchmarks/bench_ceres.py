@@ -22,8 +22,8 @@ from daba.bench.ceres import (
     call,
     read_text,
 )
-from daba.bench.machine import machine
-from daba.bench.tables import seconds
+from daba.machine import machine
+from daba.report.tables import seconds
 from report import HERE, machine_words, save_json, say, table, warn_if_busy
 
 PROGRAM = HERE / "ceres" / "build" / "ceres_ba"

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from daba.bench.machine import machine
-from daba.bench.tables import seconds
+from daba.machine import machine
+from daba.report.tables import seconds
 from report import HERE, machine_words, save_json, say, table, warn_if_busy
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 2_000_000, 5_000_000)

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from daba.bench.machine import machine
-from daba.bench.tables import seconds
+from daba.machine import machine
+from daba.report.tables import seconds
 from report import HERE, machine_words, save_json, say, table, warn_if_busy
 
 DEVICES = (4, 8, 16, 32, 64)

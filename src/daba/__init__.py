@@ -35,6 +35,8 @@ _HOME = {
     "daba.priors": ["Priors", "Targets"],
     "daba.problem": ["Problem"],
     "daba.result": ["Iteration", "Result"],
+    "daba.recording": ["Recorder"],
+    "daba.report.run_report": ["write_report"],
     "daba.run": ["solve"],
     "daba.synthetic": ["SceneOptions", "generate"],
 }  # fmt: skip
@@ -67,6 +69,8 @@ if TYPE_CHECKING:
     from daba.partition import Partition, make_partition, partition_from_arrays
     from daba.priors import Priors, Targets
     from daba.problem import Problem
+    from daba.recording import Recorder
+    from daba.report.run_report import write_report
     from daba.result import Iteration, Result
     from daba.run import solve
     from daba.synthetic import SceneOptions, generate

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple, ParamSpec
 import numpy as np
 
 from daba.errors import DabaError
+from daba.frame import Frame, reach
 from daba.io.files import PathLike, open_output
 from daba.partition import Partition
 from daba.problem import Floats, Problem
@@ -20,8 +22,6 @@ COLOURS = (
     "#2563eb", "#ea580c", "#16a34a", "#9333ea", "#dc2626", "#0891b2", "#ca8a04", "#db2777",
     "#475569", "#65a30d", "#7c3aed", "#0d9488",
 )  # fmt: skip
-EDGES = np.array([[0, 1], [0, 2], [0, 3], [0, 4], [1, 2], [2, 3], [3, 4], [4, 1]])
-"""Of a camera's pyramid: between its centre (0) and the corners of the image (1 to 4)."""
 INK, FAINT = "#1e293b", "#94a3b8"
 STYLE: dict[str, Any] = {
     "axes.edgecolor": FAINT,
@@ -64,16 +64,22 @@ def check_suffix(path: PathLike) -> None:
         raise DabaError(f"{path}: a plot is written as {', '.join(SUFFIXES)}")
 
 
-def _styled(draw: Callable[P, None]) -> Callable[P, None]:
-    """Draw with our style, whatever the user's own matplotlib settings are."""
+@contextmanager
+def our_style(changes: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Our style, with some changes, whatever the user's own matplotlib settings are."""
+    import matplotlib as mpl
 
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        style: Any = {**STYLE, **(changes or {})}
+        mpl.rcParams.update(style)
+        yield
+
+
+def _styled(draw: Callable[P, None]) -> Callable[P, None]:
     @wraps(draw)
     def styled(*args: P.args, **kwargs: P.kwargs) -> None:
-        import matplotlib as mpl
-
-        with mpl.rc_context():
-            mpl.rcdefaults()
-            mpl.rcParams.update(STYLE)  # type: ignore[arg-type]
+        with our_style():
             draw(*args, **kwargs)
 
     return styled
@@ -206,19 +212,8 @@ class _View(NamedTuple):
 
     @staticmethod
     def of(problem: Problem) -> _View:
-        """Up is where the cameras' own up points on average, across where they spread most."""
         sign = float(problem.info.get("world_sign", 1))
-        up = -sign * problem.rotations[:, :, 1].mean(axis=0)
-        centers = sign * problem.centers
-        spread = centers - centers.mean(axis=0)
-        if np.linalg.norm(up) < 0.2:  # cameras in all directions: least spread is up
-            up = np.linalg.svd(spread, full_matrices=False)[2][-1]
-        up /= np.linalg.norm(up)
-        flat = spread - np.outer(spread @ up, up)
-        right = np.linalg.svd(flat, full_matrices=False)[2][0]
-        right -= (right @ up) * up
-        right /= np.linalg.norm(right)
-        away = np.cross(up, right)
+        right, away, up = Frame.of(sign * problem.rotations, sign * problem.centers)
         tilt = np.radians(50.0)
         return _View(
             np.stack([right, np.cos(tilt) * up + np.sin(tilt) * away]),
@@ -231,11 +226,8 @@ class _View(NamedTuple):
 
     def frame(self, problem: Problem) -> tuple[Floats, Floats]:
         """Corners of the picture: nearly all points and all but stray cameras."""
-        points = np.percentile(self(problem.points), [1, 99], axis=0)
-        cameras = np.percentile(self(problem.centers), [2, 98], axis=0)
-        low, high = np.minimum(points[0], cameras[0]), np.maximum(points[1], cameras[1])
-        room = 0.05 * (high - low).max()
-        middle, half = 0.5 * (low + high), 0.5 * (high - low) + room
+        low, high = reach(self(problem.points), self(problem.centers))
+        middle, half = 0.5 * (low + high), 0.5 * (high - low)
         half[1] = np.clip(half[1], 0.45 * half[0], 1.1 * half[0])
         half[0] = max(half[0], half[1] / 1.1)
         return middle - half, middle + half
@@ -245,7 +237,7 @@ def _draw_scene(axes: Any, problem: Problem, view: _View, partition: Partition |
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgb
 
-    from daba.io.ply import pyramids
+    from daba.io.ply import EDGES, pyramids
 
     far_first = np.argsort(-(view.sign * problem.points @ view.depth))
     if partition is None:

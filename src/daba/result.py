@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from daba.filtering import Dropped
     from daba.intrinsics import PixelError
     from daba.io.store import Store
+    from daba.partition import Partition
     from daba.setup import Sizes
     from daba.shard import State
 
@@ -47,6 +48,11 @@ class Iteration:
     """Packing, sending and unpacking."""
     prior_objective: float = 0.0
     """The priors' part of F."""
+
+    def after(self, past: Iteration) -> Iteration:
+        """Counted on from where a solve before has ended."""
+        number, seconds = past.iteration + self.iteration, past.seconds + self.seconds
+        return replace(self, iteration=number, seconds=seconds)
 
 
 @dataclass
@@ -98,6 +104,8 @@ class Result:
     """Points that `Options.points_in_front` has brought in front of their cameras."""
     dropped: Dropped | None = None
     """What `Options.filter` has taken out; `history` goes on after it."""
+    partition: Partition | None = None
+    """Which device owned what, where one process holds the whole problem."""
 
     @property
     def problem(self) -> Problem:

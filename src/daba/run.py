@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from daba.gpu.solver import GpuSolver
     from daba.io.files import PathLike
     from daba.io.store import Store
+    from daba.recording import Recorder
     from daba.solver import Solver
 
 Callback = Callable[[Iteration], Any]
@@ -53,6 +54,7 @@ def solve(
     comm: Communicator | None = None,
     checkpoints: Checkpoints | None = None,
     log: PathLike | None = None,
+    recorder: Recorder | None = None,
     **changes: Any,
 ) -> Result:
     """Solve a bundle adjustment problem.
@@ -68,6 +70,7 @@ def solve(
                  all of which must call; a `Problem` is taken from rank 0 and may be None elsewhere
     checkpoints  a `daba.Checkpoints`: where and when to save, and what to resume from
     log          folder in which each process keeps a log of its own
+    recorder     a `daba.Recorder`: takes snapshots of cameras and points on the way
 
     Ctrl-C, SIGTERM and SIGUSR1 stop the solve after the iteration at hand; what was reached is
     returned.
@@ -84,7 +87,7 @@ def solve(
         raise DabaError(
             "filter and points_in_front need the whole problem, and a store is solved in parts"
         )
-    again = Again(partition, callback, comm, log)
+    again = Again(partition, callback, comm, log, recorder)
     if turn:
         result = again.from_points_in_front(problem, options, checkpoints)
     else:
@@ -122,6 +125,7 @@ class Again:
     callback: Callback | None
     comm: Communicator
     log: PathLike | None
+    recorder: Recorder | None = None
     past: Iteration | None = None
     """Where the solve before this one ended."""
 
@@ -154,8 +158,11 @@ class Again:
         return replace(self.go_on(result, problem), turned=result.turned, dropped=dropped)
 
     def go_on(self, result: Result, problem: Problem | None) -> Result:
-        """Solve a problem that begins where another has ended, and tell both as one."""
+        """Solve a problem that begins where another has ended, on the same devices, and tell both
+        as one."""
         self.past = result.history[-1]
+        if not result.options.centralized:
+            self.partition = result.partition
         options = result.options
         if options.max_seconds is not None:
             options = replace(options, max_seconds=max(options.max_seconds - self.past.seconds, 0))
@@ -183,11 +190,7 @@ class Again:
 
     def shifted(self, entry: Iteration) -> Iteration:
         """An entry of the history, counted on from where the solve before has ended."""
-        past = self.past
-        if past is None:
-            return entry
-        number, seconds = past.iteration + entry.iteration, past.seconds + entry.seconds
-        return replace(entry, iteration=number, seconds=seconds)
+        return entry if self.past is None else entry.after(self.past)
 
     def solve(
         self,
@@ -209,6 +212,7 @@ class Again:
             setup = replace(setup, shard=solver.shard)  # what it has no use for can go
             told = None if self.callback is None else self.told
             run = Run(solver, setup.fingerprint, told, checkpoints, interrupt, begin, lines)
+            run.recorder, run.past = self.recorder, self.past
             converged, reason = run.loop()
         x = solver.x
         return Result(
@@ -222,6 +226,7 @@ class Again:
             sizes=setup.sizes,
             ranks=run.rank_reports(),
             local=solver.shard.by_device(x),
+            partition=setup.partition(),
         )
 
 
@@ -258,6 +263,8 @@ class Run:
         log: TextIO | None = None,
     ) -> None:
         self.log = log
+        self.recorder: Recorder | None = None
+        self.past: Iteration | None = None  # where a solve before this one has ended
         self.solver, self.callback, self.interrupt, self.begin = solver, callback, interrupt, begin
         self.fingerprint, self.checkpoints = fingerprint, checkpoints
         self.options, self.comm = solver.options, solver.comm
@@ -281,12 +288,19 @@ class Run:
         if not self.history:
             self.history.append(now)
 
+    @property
+    def latest(self) -> Iteration:
+        """The last report, counted from the first solve on."""
+        return self.history[-1] if self.past is None else self.history[-1].after(self.past)
+
     def loop(self) -> tuple[bool, str]:
         """Iterate until there is a reason to stop; whether it has converged, and the reason."""
         every, most = self.options.report_every, self.options.most_iterations
         alone = self.comm.size == 1
         while True:
             if self.history[-1].iteration == self.iteration:
+                if self.recorder is not None:
+                    self.recorder.take(self)
                 if (stop := self.reason_to_stop()) is not None:
                     break
                 if self.checkpoints is not None:
@@ -295,6 +309,8 @@ class Run:
             hurry = alone and self.interrupt.reason
             if self.iteration % every == 0 or self.iteration >= most or hurry:
                 self.report()
+        if self.recorder is not None:
+            self.recorder.finish(self)
         if self.checkpoints is not None:
             self.checkpoints.save(self)
         return stop

@@ -61,6 +61,18 @@ class Setup:
             np.concatenate([part.points for part in parts])[point],
         )
 
+    def partition(self) -> Partition | None:
+        """Who owns what, in the problem's own order, on rank 0 if the problem was given whole."""
+        if self.orders is None:
+            return None
+        devices = np.arange(self.shard.extent.devices, dtype=np.int32)
+        ends = self.shard.extent.camera_ptr, self.shard.extent.point_ptr
+        cameras, points = (
+            np.repeat(devices, np.diff(ptr))[inverse(order)]
+            for order, ptr in zip(self.orders, ends, strict=True)
+        )
+        return Partition(cameras, points, len(devices))
+
     def _given_whole(self) -> bool:
         return bool(self.comm.broadcast(self.orders is not None))
 

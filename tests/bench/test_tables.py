@@ -12,8 +12,8 @@ from daba.bench.pixels import pixels_table
 from daba.bench.refinement import gains, gains_table, refinement_table
 from daba.bench.resources import resource_words, resources_table
 from daba.bench.results import Results
-from daba.bench.tables import Cell, Table, number, seconds, size, small
 from daba.bench.times import times_table
+from daba.report.tables import Cell, Table, number, seconds, size, small
 
 
 def cells(table: Table, row: int) -> dict[str, Cell]:

@@ -6,7 +6,7 @@ from daba.bench.measures import reference_run
 from daba.bench.methods import DECENTRALIZED, METHODS
 from daba.bench.paper import published, published_errors
 from daba.bench.results import Results, Run
-from daba.bench.tables import Cell, Entry, Table, number
+from daba.report.tables import Cell, Entry, Table, number
 
 DIGITS = 6
 

@@ -9,7 +9,7 @@ from daba.bench.measures import reference_run
 from daba.bench.methods import DECENTRALIZED, METHODS
 from daba.bench.paper import paper
 from daba.bench.results import Results
-from daba.bench.tables import Cell, Entry, Table
+from daba.report.tables import Cell, Entry, Table
 
 LARGE = 700
 """A problem with more cameras is one of the paper's "largest"."""

@@ -6,10 +6,10 @@ import time
 from typing import Any
 
 from daba.bench.cases import FOOTPRINT, RADIUS, Case
-from daba.bench.machine import machine
 from daba.bench.methods import METHODS
 from daba.bench.problems import Source
 from daba.bench.results import COLUMNS
+from daba.machine import machine
 from daba.partition import Partition, make_partition
 from daba.problem import Problem
 

@@ -23,7 +23,8 @@ from daba.bench.measures import (
 from daba.bench.methods import DECENTRALIZED, METHODS
 from daba.bench.results import Results
 from daba.io.files import open_output
-from daba.plot import COLOURS, FAINT, STYLE, few_ticks
+from daba.plot import COLOURS, FAINT, few_ticks, our_style
+from daba.report.drawing import PAGE_STYLE, plain_ticks
 
 COLOUR = dict(zip(DECENTRALIZED, (COLOURS[i] for i in (0, 5, 3, 8, 1, 2)), strict=True))
 """One for each method, in every picture."""
@@ -35,18 +36,13 @@ ACROSS = 4
 
 def draw_figures(results: Results, folder: Path, kind: Kind) -> dict[str, str]:
     """Write every figure as PNG and SVG; returns the SVG text by name."""
-    import matplotlib as mpl
-
     drawn: dict[str, str] = {}
     makers: list[tuple[str, Callable[[Results, Kind], Any]]] = [
         ("profiles", profiles),
         ("convergence", convergence),
         ("resources", resources),
     ]
-    style: Any = STYLE | {"svg.fonttype": "none", "font.family": ["sans-serif"], "font.size": 9}
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(style)
+    with our_style(PAGE_STYLE):
         for name, make in makers:
             figure = make(results, kind)
             if figure is not None:
@@ -91,7 +87,7 @@ def profiles(results: Results, kind: Kind) -> Any:
             axes.set(
                 xscale="log", xlim=(1, last), ylim=(-4, 104), title=f"{loss}, {devices} devices"
             )
-            _plain(axes.xaxis)
+            plain_ticks(axes.xaxis)
             axes.grid(True)
             if j == 0:
                 axes.set_ylabel("% of problems solved")
@@ -130,7 +126,7 @@ def convergence(results: Results, kind: Kind) -> Any:
         axes.set_xscale("symlog", linthresh=1, linscale=0.4)
         axes.set(yscale="log", ylim=(1e-6, 2), title=results.label(problem), xlabel="iteration")
         axes.set_xlim(left=0)
-        _plain(axes.xaxis)
+        plain_ticks(axes.xaxis)
         axes.grid(True)
     _legend(figure, panels)
     return figure
@@ -205,7 +201,3 @@ def _legend(figure: Any, panels: np.ndarray, row: int = 0) -> None:
             found.setdefault(label, handle)
     across = max(3, min(len(found), int(figure.get_figwidth() / 1.3)))
     figure.legend(found.values(), found.keys(), loc="outside upper left", ncols=across)
-
-
-def _plain(axis: Any) -> None:
-    axis.set_major_formatter(lambda value, _: f"{value:g}")

@@ -8,7 +8,7 @@ import numpy as np
 
 from daba.bench.methods import METHODS
 from daba.bench.results import Curve, Results, Run
-from daba.bench.tables import Cell, Entry, Table, number
+from daba.report.tables import Cell, Entry, Table, number
 
 ORDER = ("daba", "admm", "dr")
 """Best first, as in every row of the paper's Table I."""

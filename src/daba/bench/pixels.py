@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from daba.bench.methods import METHODS
 from daba.bench.results import Results, Run
-from daba.bench.tables import Entry, Table, number, seconds
+from daba.report.tables import Entry, Table, number, seconds
 
 SHOWN = ("lm", "pycolmap")
 

@@ -7,7 +7,7 @@ from statistics import median
 from daba.bench.measures import Kind, reached, reference, target
 from daba.bench.methods import METHODS
 from daba.bench.results import Results, Run
-from daba.bench.tables import Entry, Table, number, seconds, several, size, small
+from daba.report.tables import Entry, Table, number, seconds, several, size, small
 
 KINDS = ("daba", "daba-points", "daba-sweep")
 DELTAS = (1e-2, 1e-3, 1e-4)

@@ -13,15 +13,15 @@ from daba.bench.figures import draw_figures
 from daba.bench.measures import Kind
 from daba.bench.methods import METHODS
 from daba.bench.order import order_table
-from daba.bench.page import cards, figure, folded, page
 from daba.bench.pixels import pixels_table
 from daba.bench.refinement import gains_table, refinement_table
 from daba.bench.resources import resources_table
 from daba.bench.results import Results
 from daba.bench.summary import big_numbers, verdict
-from daba.bench.tables import Cell, Entry, Table, prose
 from daba.bench.times import times_table
 from daba.io.files import open_output, writing_folder
+from daba.report.page import cards, figure, folded, page
+from daba.report.tables import Cell, Entry, Table, prose
 
 CAPTIONS = {
     "profiles": "Performance profiles (Fig. 3): the share of problems that a method has brought to "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from daba.bench.cases import ALL_DEVICES
 from daba.bench.results import Results
-from daba.bench.tables import Cell, Entry, Table, size
+from daba.report.tables import Cell, Entry, Table, size
 
 SHOWN = ("daba", "daba-sweep", "admm", "dr")
 MOST = 1.5

@@ -11,7 +11,7 @@ from daba.bench.methods import DECENTRALIZED, METHODS
 from daba.bench.order import comparisons
 from daba.bench.refinement import gains
 from daba.bench.results import Results
-from daba.bench.tables import small
+from daba.report.tables import small
 
 RIVALS = ("duba", "admm", "dr")
 

@@ -8,7 +8,7 @@ from daba.bench.measures import TIME_DELTA, reached, reference, reference_run, t
 from daba.bench.methods import CENTRALIZED, METHODS
 from daba.bench.paper import published
 from daba.bench.results import Results, Run
-from daba.bench.tables import Cell, Entry, Table, number, seconds, several, small
+from daba.report.tables import Cell, Entry, Table, number, seconds, several, small
 
 TIMED = ("ceres", "lm", "daba", "daba-points", "daba-sweep", "admm", "dr")
 

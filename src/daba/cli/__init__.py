@@ -29,6 +29,8 @@ COMMANDS = {
     "convert": "Read a problem in one format and write it in another.",
     "synth": "Make a synthetic scene with known truth.",
     "download": "Fetch a problem of the BAL collection, or list them.",
+    "view": "Look at a problem, a solution or a recorded solve in the browser.",
+    "report": "Make a page that shows how solves went.",
     "bench": "Compare methods as the paper does, and write a report.",
 }
 

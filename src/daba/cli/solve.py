@@ -14,6 +14,7 @@ from daba.checkpoint import Checkpoints
 from daba.cli.arguments import Flag, Intrinsics, Kind, Overwrite, Quiet, Rigs, flags_of, parse
 from daba.cli.console import make_console, pairs_table, to_json
 from daba.cli.outputs import check_problem_target, check_target
+from daba.cli.watching import make_recorder, stay
 from daba.errors import DabaError
 from daba.interrupt import REASONS
 from daba.io.store import Store
@@ -90,6 +91,8 @@ class Solve:
     """Where to write options, every iteration and the result, as JSON."""
     plot: Annotated[Path | None, tyro.conf.arg(metavar="P.png", help_behavior_hint="")] = None
     """Where to draw the convergence: .png, .svg or .pdf."""
+    report: Annotated[Path | None, tyro.conf.arg(metavar="R.html", help_behavior_hint="")] = None
+    """Where to write a page about this solve, as daba report makes it of a history."""
     checkpoint: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
     """Where to keep checkpoints; the two latest stay."""
     checkpoint_every: Annotated[
@@ -102,6 +105,13 @@ class Solve:
     of processes."""
     log: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
     """Folder for a log of every process: its own F, times, bytes and memory, at each report."""
+    record: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    """New folder for snapshots of cameras and some points, to be played by daba view DIR."""
+    view: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    """Show the solve in the browser while it runs (pip install 'daba[viewer]'); the address is
+    printed, and the page stays until Ctrl-C."""
+    view_port: int = 8080
+    """Port of that page; if it is taken, the next one that is free."""
     intrinsics: Intrinsics = "auto"
     rigs: Rigs = "keep"
     kind: Kind = "same"
@@ -142,6 +152,8 @@ def run(argv: list[str]) -> int:
         _check_shared(command, problem)
         if not options.centralized and options.devices > problem.num_cameras:
             make_partition(problem, options.devices)  # says why not, before anything is compiled
+    port = command.view_port if command.view else None
+    recorder = make_recorder(command.record, port, problem, talks)
     console = _announced(problem) if talks and not command.quiet else None
     with Progress(console, options.most_iterations, options.max_seconds) as progress:
         result = solve(
@@ -151,6 +163,7 @@ def run(argv: list[str]) -> int:
             comm=comm,
             checkpoints=checkpoints,
             log=command.log,
+            recorder=recorder,
         )
     written, errors = _write(command, result, comm)
     if console is not None:
@@ -159,6 +172,8 @@ def run(argv: list[str]) -> int:
     comm.barrier()
     if errors:
         raise DabaError("\n".join(errors))
+    if result.reason not in EXIT_CODES:
+        stay(recorder, command.quiet)
     return EXIT_CODES.get(result.reason, 0)
 
 
@@ -224,14 +239,15 @@ def _check_outputs(command: Solve) -> None:
     """Refuse what cannot be written now rather than after an hour."""
     for path in command.output:
         check_problem_target(path, command.input, command.overwrite)
-    if command.history is not None:
-        check_target(command.history)
+    for target in (command.history, command.report):
+        if target is not None:
+            check_target(target)
     if command.plot is not None:
         from daba.plot import check_suffix
 
         check_suffix(command.plot)
         check_target(command.plot)
-    paths = [*command.output, command.history, command.plot]
+    paths = [*command.output, command.history, command.plot, command.report]
     known = [path.resolve() for path in paths if path is not None]
     for path in known:
         if known.count(path) > 1:
@@ -258,6 +274,7 @@ def _write(command: Solve, result: Result, comm: Communicator) -> tuple[list[Pat
     from daba.gather import gather, save_store
     from daba.io.files import open_output
     from daba.io.folders import is_store
+    from daba.overview import record
     from daba.plot import convergence
 
     written: list[Path] = []
@@ -273,17 +290,25 @@ def _write(command: Solve, result: Result, comm: Communicator) -> tuple[list[Pat
 
     def write_history(path: Path) -> None:
         with open_output(path) as out:
-            out.write(to_json(result.to_dict()).encode() + b"\n")
+            out.write(to_json(recorded).encode() + b"\n")
+
+    def write_page(path: Path) -> None:
+        from daba.report.run_report import write_report
+
+        write_report([cast("dict[str, Any]", recorded)], path)
 
     stores = [path for path in command.output if path.suffix == ".daba" or is_store(path)]
     files = [path for path in command.output if path not in stores]
     for path in stores:
         attempt(path, lambda path: save_store(result, path, comm))
     whole = gather(result, comm) if files else None
+    told = command.history is not None or command.report is not None
+    recorded = record(result, comm) if told else None
     if comm.rank == 0:
         for path in files:
             attempt(path, lambda path: _save(command, cast("Problem", whole), path))
         attempt(command.history, write_history)
+        attempt(command.report, write_page)
         attempt(command.plot, lambda path: convergence(result, path))
     return written, errors if comm.rank == 0 else []
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from daba.errors import DabaError
 from daba.io.files import PathLike, open_output
-from daba.problem import Floats, Problem
+from daba.problem import Floats, Ints, Problem
 
 _POINT_COLOUR = (190, 190, 190)
 _CAMERA_COLOUR = (230, 60, 40)
@@ -19,7 +19,7 @@ _DOTS = 8  # between the two ends of an edge
 
 _VERTEX = np.dtype([("xyz", "<f8", 3), ("rgb", "u1", 3)])  # doubles: maps have large coordinates
 _EDGE = np.dtype([("ends", "<i4", 2), ("rgb", "u1", 3)])
-_PYRAMID = np.array([[0, 1], [0, 2], [0, 3], [0, 4], [1, 2], [2, 3], [3, 4], [4, 1]])
+EDGES = np.array([[0, 1], [0, 2], [0, 3], [0, 4], [1, 2], [2, 3], [3, 4], [4, 1]])
 """The edges between the centre (0) and the corners of the image (1 to 4)."""
 
 
@@ -31,7 +31,7 @@ def save(problem: Problem, path: PathLike) -> None:
     """
     sign = float(problem.info.get("world_sign", 1))
     corners = sign * pyramids(problem)
-    a, b = corners[:, _PYRAMID[:, 0]], corners[:, _PYRAMID[:, 1]]
+    a, b = corners[:, EDGES[:, 0]], corners[:, EDGES[:, 1]]
     along = np.linspace(0, 1, _DOTS + 2)[1:-1, None, None, None]
     dots = (1 - along) * a + along * b
 
@@ -42,8 +42,8 @@ def save(problem: Problem, path: PathLike) -> None:
     cameras = np.empty(corners.size // 3 + dots.size // 3, _VERTEX)
     cameras["xyz"] = np.concatenate([corners.reshape(-1, 3), dots.reshape(-1, 3)])
     cameras["rgb"] = _CAMERA_COLOUR
-    edges = np.empty(C * len(_PYRAMID), _EDGE)
-    edges["ends"] = (P + 5 * np.arange(C)[:, None, None] + _PYRAMID).reshape(-1, 2)
+    edges = np.empty(C * len(EDGES), _EDGE)
+    edges["ends"] = (P + 5 * np.arange(C)[:, None, None] + EDGES).reshape(-1, 2)
     edges["rgb"] = _CAMERA_COLOUR
 
     colour = "".join(f"property uchar {channel}\n" for channel in ("red", "green", "blue"))
@@ -65,29 +65,40 @@ def pyramids(problem: Problem) -> Floats:
 
     The opening is that of the camera's own observations.
     """
-    wide = np.zeros((problem.num_cameras, 2))
-    np.maximum.at(wide, problem.camera_index, np.abs(problem.u))
-    wide = np.clip(wide, 0.1, 1.5)
+    wide = openings(problem.num_cameras, problem.camera_index, problem.u)
+    size = pyramid_size(problem.centers, problem.points)
+    return place_pyramids(problem.rotations, problem.centers, wide, size)
+
+
+def openings(cameras: int, camera_index: Ints, u: Floats) -> Floats:
+    """Half width and half height of each camera's image at distance 1, (C,2)."""
+    wide = np.zeros((cameras, 2))
+    np.maximum.at(wide, camera_index, np.abs(u))
+    return np.clip(wide, 0.1, 1.5)
+
+
+def place_pyramids(rotations: Floats, centers: Floats, wide: Floats, size: float) -> Floats:
+    """Centre and four image corners of cameras, (C,5,3); `size` is the depth of a pyramid."""
     corner = np.array([[0, 0], [1, 1], [-1, 1], [-1, -1], [1, -1]])
-    x = np.empty((problem.num_cameras, 5, 3))
+    x = np.empty((len(centers), 5, 3))
     x[:, :, :2] = corner * wide[:, None, :]
     x[:, :, 2] = [0, 1, 1, 1, 1]
-    x *= _size(problem)
-    return np.asarray(problem.centers[:, None] + np.einsum("cij,cnj->cni", problem.rotations, x))
+    x *= size
+    return np.asarray(centers[:, None] + np.einsum("cij,cnj->cni", rotations, x))
 
 
-def _size(problem: Problem) -> float:
+def pyramid_size(centers: Floats, points: Floats) -> float:
     """Depth of a pyramid: a part of the usual distance between neighbouring cameras, but
     neither lost in the scene nor filling it."""
-    from scipy.spatial import cKDTree  # here, because importing it takes time
-
-    centers = problem.centers
-    low, high = np.percentile(np.vstack([centers, problem.points]), [5, 95], axis=0)
+    some = points[:: max(1, len(points) // 100_000)]
+    low, high = np.percentile(np.vstack([centers, some]), [5, 95], axis=0)
     extent = float(np.linalg.norm(high - low)) or 1.0
     size = 0.02 * extent
     if len(centers) > 1:
-        nearest = cKDTree(centers).query(centers, k=2)[0][:, 1]
-        size = 0.5 * float(np.median(nearest))
+        few = np.arange(0, len(centers), max(1, len(centers) // 300))
+        square = ((centers[few, None] - centers) ** 2).sum(axis=2)
+        square[np.arange(len(few)), few] = np.inf  # itself
+        size = 0.5 * float(np.median(np.sqrt(square.min(axis=1))))
     return float(np.clip(size, 0.002 * extent, 0.05 * extent))
 
 

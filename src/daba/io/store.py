@@ -117,6 +117,15 @@ class Store:
         path = self.path / device_folder(device) / f"{name}.npy"
         return self._open(path, self.manifest.parts[device].arrays[name])
 
+    def partition(self) -> Partition:
+        """The partition that the store was made with, in the problem's own order."""
+        cameras = np.empty(self.manifest.cameras, np.int32)
+        points = np.empty(self.manifest.points, np.int32)
+        for device in range(self.devices):
+            cameras[self.array(device, "camera_id")] = device
+            points[self.array(device, "point_id")] = device
+        return Partition(cameras, points, self.devices)
+
     def statistics(self) -> PartitionStatistics:
         """Of the partition that the store was made with."""
         cameras, points = np.diff(self.extent.camera_ptr), np.diff(self.extent.point_ptr)

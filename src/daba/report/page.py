@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 
-from daba.bench.tables import prose
+from daba.report.tables import prose
 
 STYLE = """
 :root { --ink: #1e293b; --soft: #64748b; --line: #e2e8f0; --tint: #f8fafc; --blue: #2563eb;
@@ -56,11 +56,21 @@ td.prose { text-align: left; white-space: normal; min-width: 30rem; color: var(-
 figure { margin: 1.2rem 0 .6rem; }
 figure svg { width: 100%; height: auto; display: block; }
 .caption { color: var(--soft); font-size: .92rem; margin-top: .4rem; }
+.panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(330px, 100%), 1fr));
+  gap: .6rem 1.6rem; margin: 1rem 0 .4rem; }
+.panels figure, .panel figure { margin: .4rem 0; }
+.beside { display: flex; flex-wrap: wrap; gap: 0 3rem; }
+.beside > div { max-width: 100%; }
+.key { display: flex; flex-wrap: wrap; gap: .3rem 1.4rem; font-size: .92rem; max-width: none; }
+.key i { display: inline-block; width: 1.5em; height: .28em; border-radius: .14em;
+  vertical-align: .25em; margin-right: .5em; }
 details { border: 1px solid var(--line); border-radius: 10px; padding: .2rem 1rem; margin: 1rem 0; }
 details > summary { cursor: pointer; font-weight: 600; padding: .5rem 0; }
 details h3 { display: none; }
 code { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, monospace; font-size: .9em;
   background: var(--tint); padding: .05em .3em; border-radius: 4px; }
+@media (max-width: 640px) { main { padding: 1.8rem 1rem 3rem; } h1 { font-size: 1.6rem; }
+  .card b { font-size: 1.4rem; } td.prose { min-width: 16rem; } }
 @media print { details { border: 0; } nav { display: none; } }
 """
 
@@ -92,15 +102,41 @@ def cards(entries: list[tuple[str, str]]) -> str:
     return f'<div class="cards">{inside}</div>'
 
 
-def figure(svg: str, caption: str) -> str:
-    """An SVG within the page: without its own head, and with names of its own."""
+def figure(svg: str, text: str) -> str:
+    """A wide figure and what it shows."""
+    return _inline(svg) + caption(text)
+
+
+def panels(shown: list[tuple[str, str]], wide: bool = False) -> str:
+    """Figures beside each other, each with its caption, as many as there is room for."""
+    inside = "".join(
+        f"<div>{_inline(svg)}{caption(text) if text else ''}</div>" for svg, text in shown
+    )
+    return f'<div class="{"panel" if wide else "panels"}">{inside}</div>'
+
+
+def caption(text: str) -> str:
+    return f'<p class="caption">{prose(text)}</p>'
+
+
+def key(entries: list[tuple[str, str]]) -> str:
+    """Which colour is which: (name, colour)."""
+    inside = "".join(
+        f'<span><i style="background: {colour}"></i>{html.escape(name)}</span>'
+        for name, colour in entries
+    )
+    return f'<p class="key">{inside}</p>'
+
+
+def _inline(svg: str) -> str:
+    """An SVG within the page: without its own head, as wide as there is room."""
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
     width = re.search(r'<svg[^>]*? width="([\d.]+)pt"', body)
     most = f' style="max-width: {1.25 * float(width[1]):.0f}px"' if width else ""
     body = re.sub(r'(<svg[^>]*?) (?:width|height)="[^"]*"', r"\1", body, count=1)
     body = re.sub(r'(<svg[^>]*?) (?:width|height)="[^"]*"', r"\1", body, count=1)
-    return f'<figure{most}>{body}</figure><p class="caption">{prose(caption)}</p>'
+    return f"<figure{most}>{body}</figure>"
 
 
 def folded(summary: str, body: str) -> str:

@@ -14,9 +14,11 @@ def machine() -> dict[str, Any]:
     load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
     return {
         "date": date.today().isoformat(),
+        "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "load": load,
         "python": platform.python_version(),
         "numba": version("numba"),
         "numpy": version("numpy"),
+        "scipy": version("scipy"),
     }

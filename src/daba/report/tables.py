@@ -85,8 +85,10 @@ class Table:
             body.append(f"<tr{new}>{''.join(line)}</tr>")
             before = first.text
         notes = "".join(f"<li>{prose(note)}</li>" for note in self.notes)
+        title = f"<h3>{html.escape(self.title)}</h3>" if self.title else ""
+        about = f"<p>{prose(self.about)}</p>" if self.about else ""
         return (
-            f"<h3>{html.escape(self.title)}</h3><p>{prose(self.about)}</p>"
+            f"{title}{about}"
             f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
             f"<tbody>{''.join(body)}</tbody></table></div>"
             + (f'<ul class="notes">{notes}</ul>' if notes else "")
@@ -107,6 +109,13 @@ def _cell(entry: Entry) -> Cell:
 def number(value: float | None, digits: int = 5) -> str:
     """To so many digits; – where there is none."""
     return "–" if value is None else f"{value:.{digits}g}"
+
+
+def plain(value: float, digits: int = 4) -> str:
+    """To so many digits, and without a power of ten where that is easy to read."""
+    if 10**digits <= abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
 
 
 def several(texts: Iterable[str]) -> str:

@@ -1,0 +1,201 @@
+"""The page about runs: complete, on its own, and clear about what it cannot use."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import daba
+from daba.cli import main
+from daba.cli.console import to_json
+from daba.overview import record
+from daba.report.runs import make_runs, read_run
+
+Capsys = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def histories(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("histories")
+    start = daba.generate(daba.SceneOptions(cameras=14, points=300, seed=3)).start
+    paths = []
+    for devices in (1, 3):
+        result = daba.solve(start, devices=devices, iterations=6, loss=daba.Huber(4.0))
+        paths.append(folder / f"on-{devices}.json")
+        paths[-1].write_text(to_json(record(result)))
+    return paths
+
+
+class Balanced(HTMLParser):
+    """Fails on a tag that is not closed in its turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def page_of(path: Path) -> tuple[str, str]:
+    page = path.read_text("utf-8")
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.open == []
+    return page, " ".join(" ".join(parser.text).split())
+
+
+def test_one_run(histories: list[Path], tmp_path: Path, capsys: Capsys) -> None:
+    target = tmp_path / "one.html"
+    assert main(["report", str(histories[1]), "--output", str(target)]) == 0
+    assert capsys.readouterr().out.strip() == str(target)
+    page, text = page_of(target)
+    data = json.loads(histories[1].read_text())
+    last = data["iterations"][-1]
+    assert f"{last['mean_objective']:.6g}" in text
+    assert data["result"]["reason"] in text
+    for words in (
+        "14 cameras, 300 points", "Seen from above", "restarts", "PCG", "peak memory",
+        "pixel error", "Worst cameras", "loss huber, loss_radius 4", "numpy", "Devices: daba",
+    ):  # fmt: skip
+        assert words in text, words
+    for camera in data["overview"]["worst_cameras"]:
+        assert f">{camera['solution']:.4g}</td>" in page
+    assert len(page) < 600_000
+
+
+def test_the_page_needs_nothing_else(histories: list[Path], tmp_path: Path) -> None:
+    daba.write_report([read_run(path) for path in histories], tmp_path / "a.html")
+    page, _ = page_of(tmp_path / "a.html")
+    assert not re.search(r"<(script|link|iframe|object)\b|@import|url\(\s*['\"]?(?!#)", page)
+    used = re.findall(r'(?:href|src)="([^"]*)"', page)
+    assert used
+    assert all(address.startswith(("#", "data:image/png")) for address in used)
+
+
+def test_several_runs_stand_side_by_side(histories: list[Path], tmp_path: Path) -> None:
+    target = tmp_path / "both.html"
+    argv = ["report", *map(str, histories), "--output", str(target), "--names", "alone", "<three>"]
+    assert main(argv) == 0
+    _, text = page_of(target)
+    assert "2 runs side by side: alone; <three>" in text
+    lows = [json.loads(p.read_text())["iterations"][-1]["mean_objective"] for p in histories]
+    for low in lows:
+        assert f"{low:.6g}" in text
+
+
+def test_names_tell_runs_apart(histories: list[Path]) -> None:
+    both = [read_run(path) for path in histories]
+    assert [run.name for run in make_runs(both)] == ["lm", "daba, 3 devices"]
+    assert [run.name for run in make_runs([both[1], both[1]])] == ["1: on-3", "2: on-3"]
+
+
+def test_results_can_be_reported_at_once(tmp_path: Path) -> None:
+    start = daba.generate(daba.SceneOptions(cameras=6, points=60, seed=3)).start
+    daba.write_report([daba.solve(start, iterations=0)], tmp_path / "a.html")
+    assert "solved by lm on one device" in page_of(tmp_path / "a.html")[1]
+
+
+def test_a_history_without_an_overview(histories: list[Path], tmp_path: Path) -> None:
+    """As `Result.to_dict` gives it: what is not there is said."""
+    data = json.loads(histories[1].read_text())
+    del data["overview"]
+    daba.write_report([data], tmp_path / "a.html")
+    _, text = page_of(tmp_path / "a.html")
+    assert text.count("Not recorded in daba, 3 devices") == 3
+
+
+def drop(*keys: str) -> Any:
+    def change(data: Any) -> None:
+        for key in keys[:-1]:
+            data = data[key]
+        del data[keys[-1]]
+
+    return change
+
+
+def put(value: Any, *keys: Any) -> Any:
+    def change(data: Any) -> None:
+        for key in keys[:-1]:
+            data = data[key]
+        data[keys[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (drop("iterations"), "'iterations' is missing"),
+        (put([], "iterations"), "no iterations"),
+        (put("x", "iterations", 0, "seconds"), "could not convert string"),
+        (put(None, "iterations", 0, "seconds"), "no time"),
+        (drop("options", "devices"), "'devices' is missing"),
+        (drop("overview", "map"), "'map' is missing"),
+        (put("!!", "overview", "map", "points"), "base64"),
+        (put([1, 2], "overview", "errors", "start", "counts"), "2 counts, not 52"),
+        (put([1], "overview", "devices", "inter"), "different counts"),
+        (put(3, "ranks"), "not a history of daba"),
+    ],
+)
+def test_what_is_no_history_is_named(
+    change: Any, words: str, histories: list[Path], tmp_path: Path, capsys: Capsys
+) -> None:
+    data = json.loads(histories[1].read_text())
+    change(data)
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps(data))
+    assert main(["report", str(path), "--output", str(tmp_path / "a.html")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"daba: error: {path}")
+    assert words in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "a.html").exists()
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2", "3", '{"a": 1}', "[]", "\x00\x01"])
+def test_what_is_no_json_is_named(text: str, tmp_path: Path, capsys: Capsys) -> None:
+    path = tmp_path / "odd.json"
+    path.write_text(text)
+    assert main(["report", str(path), "--output", str(tmp_path / "a.html")]) == 2
+    assert str(path) in capsys.readouterr().err
+
+
+def test_bad_requests(histories: list[Path], tmp_path: Path, capsys: Capsys) -> None:
+    one = str(histories[0])
+    for argv, words in (
+        (["report"], "nothing to report"),
+        (["report", str(tmp_path / "none.json")], "No such file"),
+        (["report", str(tmp_path)], "Is a directory"),
+        (["report", one, "--names", "a", "b"], "2 names for 1 runs"),
+        (["report", one, "--output", one], "somewhere else"),
+        (["report", one, "--output", str(tmp_path / "no" / "a.html")], "create it first"),
+    ):
+        assert main(argv) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_solve_writes_history_and_page(tmp_path: Path, capsys: Capsys) -> None:
+    scene = tmp_path / "a.npz"
+    daba.save(daba.generate(daba.SceneOptions(cameras=8, points=80, seed=3)).start, scene)
+    argv = ["solve", str(scene), "--devices", "2", "--iterations", "3"]
+    argv += ["--history", str(tmp_path / "h.json"), "--report", str(tmp_path / "r.html")]
+    assert main(argv) == 0
+    capsys.readouterr()
+    again = tmp_path / "again.html"
+    assert main(["report", str(tmp_path / "h.json"), "--output", str(again), "--quiet"]) == 0
+    assert capsys.readouterr().out == ""
+    assert again.read_text() == (tmp_path / "r.html").read_text()
