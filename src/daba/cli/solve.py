@@ -36,7 +36,7 @@ GROUPS = {
     ),
     "constraints": (
         "fix", "share_intrinsics", "position_priors", "control_points", "intrinsics_prior",
-        "prior_loss", "prior_radius",
+        "prior_loss", "prior_radius", "align",
     ),
     "stopping": (
         "function_tolerance", "gradient_tolerance", "patience", "max_seconds", "report_every",
