@@ -176,7 +176,6 @@ def _checkpoints(command: Solve) -> Checkpoints | None:
 
 def _announced(problem: Problem | Store | None) -> Console | None:
     """A console on which the problem and its oddities are told; None if nobody listens."""
-    from daba.constraints import describe
     from daba.inspect import inspect
 
     console = make_console()
@@ -188,7 +187,8 @@ def _announced(problem: Problem | Store | None) -> Console | None:
         else:
             assert problem is not None
             sizes = problem.num_cameras, problem.num_points, problem.num_observations
-            notes = [*describe(problem.constraints), *inspect(problem).warnings]
+            report = inspect(problem)
+            notes = [*report.constraints, *report.warnings]
         console.print(
             "{}: {:,} cameras, {:,} points, {:,} observations".format(problem.name, *sizes),
             markup=False,
