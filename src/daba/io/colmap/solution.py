@@ -174,5 +174,5 @@ class Solution:
 
     def _other_model(self) -> DabaError:
         return DabaError(
-            f"{self.model.folder} is not the model any more that '{self.problem.name}' was read from"
+            f"{self.model.folder} is no longer the model that '{self.problem.name}' was read from"
         )
