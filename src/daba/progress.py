@@ -85,8 +85,9 @@ class Progress:
 
     def line(self, iteration: Iteration) -> str:
         """What the line says."""
+        more = iteration.iteration > self.total  # it goes on after a filter
         words = [
-            f"{iteration.iteration}/{self.total}",
+            str(iteration.iteration) if more else f"{iteration.iteration}/{self.total}",
             f"F/K {iteration.mean_objective:.6g}",
             f"{iteration.rms_pixels:.4g} px",
         ]

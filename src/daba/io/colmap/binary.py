@@ -207,10 +207,8 @@ def write_points(data: bytes, points: Points, images: Images, edits: Edits) -> b
     counts = points.tracks - np.bincount(point[gone], minlength=len(points.ids))
     _put_rows(out, points.at + size - 8, counts[:, None])
     keep = np.ones(len(out), bool)
-    _put_rows(keep, at[gone], np.zeros((np.count_nonzero(gone), step), bool))
-    _put_rows(
-        keep, points.at[edits.removed], np.zeros((np.count_nonzero(edits.removed), size), bool)
-    )
+    for places, length in ((at[gone], step), (points.at[edits.removed], size)):
+        _put_rows(keep, places, np.zeros((len(places), length), bool))
     _put_rows(out, np.zeros(1, np.int64), np.array([[np.count_nonzero(~edits.removed)]], np.int64))
     return out[keep].tobytes()
 

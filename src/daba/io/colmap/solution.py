@@ -173,6 +173,7 @@ class Solution:
             raise self._other_model()
 
     def _other_model(self) -> DabaError:
+        name = self.problem.name
         return DabaError(
-            f"{self.model.folder} is no longer the model that '{self.problem.name}' was read from"
+            f"{self.model.folder} is not the model any more that '{name}' was read from"
         )
