@@ -83,6 +83,19 @@ def test_a_full_disk_does_not_end_the_solve(
     assert result.history[-1].iteration == 2
 
 
+def test_a_page_that_fails_does_not_end_the_solve(start: Problem) -> None:
+    calls = []
+
+    def fail(*_: object) -> None:
+        calls.append(1)
+        raise OSError("the browser is on fire")
+
+    with pytest.warns(daba.DabaWarning, match="nothing is shown any more: the browser is on fire"):
+        result = daba.solve(start, iterations=2, recorder=Recorder(watchers=[fail]))
+    assert result.history[-1].iteration == 2
+    assert len(calls) == 1
+
+
 def test_folders_that_will_not_do(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     for path, words in (

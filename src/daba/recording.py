@@ -130,8 +130,15 @@ class Recorder:
                 cameras.astype(np.float32), (points - self._still.origin).astype(np.float32),
             )  # fmt: skip
             self._write(f"iteration-{entry.iteration:08d}.npz", shot._asdict())
-            for watch in self.watchers:
-                watch(self._still, shot)
+            self._show(self._still, shot)
+
+    def _show(self, still: Still, shot: Snapshot) -> None:
+        for watch in tuple(self.watchers):
+            try:
+                watch(still, shot)
+            except Exception as error:  # a solve must not end because a page did
+                warnings.warn(f"nothing is shown any more: {error}", DabaWarning, stacklevel=2)
+                self.watchers = [other for other in self.watchers if other is not watch]
 
     def _write(self, name: str, arrays: dict[str, Any]) -> None:
         if self.folder is None:

@@ -64,6 +64,14 @@ def test_the_page_is_served(view: serve.View) -> None:
     assert f"ssh -L {view.port}:localhost:{view.port}" in view.how_to_reach()
 
 
+def test_a_taken_port_is_passed_over(view: serve.View, after: Problem) -> None:
+    other = serve.View(subject_of(after), port=view.port)
+    try:
+        assert view.port < other.port < view.port + 50
+    finally:
+        other.stop()
+
+
 def test_points_and_cameras(view: serve.View, after: Problem) -> None:
     np.testing.assert_array_equal(shown(view), view.scene.placing(after.points))
     lines = view.scene._cameras.points
@@ -213,6 +221,7 @@ def test_the_command(
         (["none.npz"], "none.npz"),
         (["--port", "70000"], "--port must lie between"),
         (["--host", "no such host"], "--host no such host"),
+        (["--host", "192.0.2.1"], "cannot listen on --host 192.0.2.1"),
         (["--devices", "0"], "--devices must be at least 1"),
     ],
 )

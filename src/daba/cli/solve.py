@@ -153,7 +153,7 @@ def run(argv: list[str]) -> int:
         if not options.centralized and options.devices > problem.num_cameras:
             make_partition(problem, options.devices)  # says why not, before anything is compiled
     port = command.view_port if command.view else None
-    recorder = make_recorder(command.record, port, problem, talks)
+    recorder = make_recorder(command.record, port, problem, talks, command.quiet)
     console = _announced(problem) if talks and not command.quiet else None
     with Progress(console, options.most_iterations, options.max_seconds) as progress:
         result = solve(

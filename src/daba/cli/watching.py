@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make_recorder(
-    record: Path | None, port: int | None, problem: Problem | Store | None, talks: bool
+    record: Path | None, port: int | None, problem: Problem | Store | None, talks: bool, quiet: bool
 ) -> Recorder | None:
     """None if nobody wants to see; every process takes part, and rank 0 writes and shows.
 
@@ -28,7 +28,7 @@ def make_recorder(
     if port is not None:
         from daba.viewer.serve import LiveView
 
-        watchers.append(LiveView(port=port))
+        watchers.append(LiveView(port=port, say=(lambda _: None) if quiet else print))
     return Recorder(record, watchers, {} if problem is None else problem.info)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from io import StringIO
 from typing import Any
 
@@ -85,12 +85,7 @@ def import_viser() -> Any:
 
 def _server(host: str, port: int, label: str) -> Any:
     viser = import_viser()
-    if not 0 <= port <= 65535:
-        raise DabaError(f"--port must lie between 0 and 65535, not {port}")
-    try:
-        socket.getaddrinfo(host, port)
-    except OSError as error:
-        raise DabaError(f"--host {host}: {error.strerror}") from error
+    port = _free_port(host, port)
     with redirect_stdout(StringIO()):  # viser has a banner of its own
         server = viser.ViserServer(host=host, port=port, label=f"daba: {label}", verbose=False)
     server.gui.configure_theme(
@@ -98,3 +93,21 @@ def _server(host: str, port: int, label: str) -> Any:
     )
     server.scene.set_up_direction("+z")
     return server
+
+
+def _free_port(host: str, port: int) -> int:
+    """The port, or the next that is free; viser itself would wait for ever where there is none."""
+    if not 0 <= port <= 65535:
+        raise DabaError(f"--port must lie between 0 and 65535, not {port}")
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.bind(address)
+    except OSError as error:
+        raise DabaError(f"cannot listen on --host {host}: {error.strerror}") from error
+    for number in range(port, 65536):
+        with socket.socket(family, kind) as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address[0], number, *address[2:]))
+            return number
+    raise DabaError(f"no port from {port} on is free")
