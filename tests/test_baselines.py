@@ -19,7 +19,6 @@ from daba.baselines.prior import CameraPrior, PointPrior, Prior
 from daba.comm.serial import Communicator
 from daba.errors import DabaError
 from daba.kernels import reference
-from daba.kernels.cpu.objective import REACH
 from daba.levenberg import Levenberg
 from daba.losses import make_loss
 from daba.options import Options
@@ -369,24 +368,6 @@ def test_targets_stay_near_their_mean() -> None:
     np.minimum.at(nearest, shard.intra.point, away)
     off = np.linalg.norm(solver.memory - solver.z, axis=1)
     assert (off <= TETHER["matrix"] * nearest * (1 + 1e-12)).all()
-
-
-def test_duals_move_no_camera_further_than_a_step_may() -> None:
-    solver = consensus(CITY, method="admm")
-    assert isinstance(solver, Admm)
-    size = rng(3).uniform(-2.0, 2.0, len(solver.local))[:, None]
-    u = rng(4).standard_normal(solver.local.shape) * 10.0**size
-    short = solver.tethered(u)
-    turn = np.linalg.norm(short[:, :9], axis=1) / np.sqrt(2.0) / REACH
-    move = np.linalg.norm(short[:, 9:12], axis=1) / solver.levenberg.camera_reach
-    zoom = np.abs(short[:, 12] / solver.local[:, 12]) / REACH
-    most = np.maximum(np.maximum(turn, move), zoom)
-    kept = (short == u).all(axis=1)
-    assert 0 < kept.sum() < len(u)
-    assert (most[kept] <= 1.0).all()
-    np.testing.assert_allclose(most[~kept], 1.0)
-    np.testing.assert_allclose(np.linalg.norm(short, axis=1) * np.linalg.norm(u, axis=1),
-                               (short * u).sum(axis=1))  # fmt: skip
 
 
 @pytest.mark.parametrize("method", METHODS)

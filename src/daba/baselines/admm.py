@@ -13,8 +13,6 @@ import numpy as np
 from daba.baselines.consensus import Consensus
 from daba.baselines.prior import CameraPrior
 from daba.comm.serial import Communicator
-from daba.kernels.cpu.objective import REACH
-from daba.kernels.cpu.types import Floats
 from daba.options import Options
 from daba.shard import Shard
 from daba.solver_state import Arrays
@@ -42,7 +40,7 @@ class Admm(Consensus):
         z, a = self.z, self.options.relaxation
         self.minimize(z - self.memory)
         v = a * self.local + (1.0 - a) * z + self.memory
-        self.memory = self.tethered((v - self.agree(v)) * self.copies.shared[:, None])
+        self.memory = (v - self.agree(v)) * self.copies.shared[:, None]
         self.rounds += 1
         if self.rounds % RENEWED == 0:
             self.renew()
@@ -54,15 +52,6 @@ class Admm(Consensus):
         before, self.prior.K = self.prior.K, self.metric(CameraPrior)
         K, force = self.prior.K, before * self.memory
         self.memory = np.divide(force, K, out=np.zeros_like(force), where=K > 0)
-
-    def tethered(self, u: Floats) -> Floats:
-        """u shortened where it turns, moves or zooms a camera by more than one step may. F is not
-        convex: copies in different minima would drive their duals apart without end."""
-        turn = np.linalg.norm(u[:, :9], axis=1) / np.sqrt(2.0)  # |R − R̂| is √2 times the angle
-        move = np.linalg.norm(u[:, 9:12], axis=1) / self.levenberg.camera_reach
-        zoom = np.abs(u[:, 12] / self.local[:, 12])
-        excess = np.maximum(np.maximum(turn, zoom) / REACH, move)
-        return u / np.maximum(excess, 1.0)[:, None]
 
     def common_state(self) -> dict[str, float]:
         return {"rounds": self.rounds}
