@@ -43,6 +43,7 @@ def test_result(problem: Problem) -> None:
     for row in result.history:
         assert row.mean_objective == pytest.approx(row.objective / problem.num_observations)
         assert min(row.restarts, row.pcg_iterations, row.lm_retries) >= 0
+        assert row.lm_steps == (2 + row.restarts if row.iteration else 0)
     assert 0 < result.inter_share < 1
     assert result.seconds == result.history[-1].seconds
     assert result.pixel_error.rms < result.start_pixel_error.rms

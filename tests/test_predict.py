@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
 
 import daba
+from daba.baselines import make_solver
+from daba.baselines.copies import Block
+from daba.bench import footprint
+from daba.comm.serial import Communicator
 from daba.layout import lay_out
 from daba.options import Options
 from daba.partition import make_partition
 from daba.predict import PROGRAM
-from daba.shard import join
+from daba.shard import join, make_shard
 from daba.solver import Solver
 from daba.tally import statistics
 from helpers import synthetic
@@ -53,3 +58,22 @@ def test_memory_is_what_the_arrays_take(refine: Any) -> None:
         seen = {0: solver.x.cameras.nbytes + solver.x.points.nbytes}
         held(solver, seen)
         assert predicted[device] - PROGRAM == pytest.approx(sum(seen.values()), rel=0.1)
+
+
+@pytest.mark.parametrize(("method", "block"), [("admm", "cameras"), ("dr", "points")])
+def test_memory_of_copies_is_what_a_solve_takes(method: Any, block: Block) -> None:
+    """All devices in one process: the most that two rounds take at any time."""
+    problem = daba.generate(synthetic("city", cameras=120, points=12_000)).start
+    partition = make_partition(problem, 4)
+    predicted = footprint._consensus_memory(problem, partition, block).sum()
+    options = Options(method=method, devices=4)
+    tracemalloc.start()
+    try:
+        solver = make_solver(make_shard(problem, partition), options, Communicator())
+        tracemalloc.reset_peak()
+        for _ in range(2):
+            solver.iterate()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert predicted == pytest.approx(most, rel=0.15)

@@ -38,6 +38,8 @@ class Step:
     moved: Bools
     pcg_iterations: int
     retries: int
+    accepted: int = 0
+    """Steps, of all devices together."""
 
 
 class Levenberg:
@@ -173,6 +175,7 @@ class Levenberg:
             trying &= ~good & ~spent & (self.radius > SMALLEST_RADIUS)
             if not trying.any():
                 break
+        result.accepted = int(result.moved.sum())
         stayed = active & ~result.moved
         self.shrink[stayed] = 2.0  # the next base is another: begin gently
         return result

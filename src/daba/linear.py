@@ -27,6 +27,9 @@ one S·v. Only their ratios matter here."""
 EXPECTED_PCG_ITERATIONS = 30
 MOST_GROUPS_FOR_DIRECT = 12
 """Of cameras on a device that share d: each adds three right-hand sides to a direct solution."""
+BYTES_PER_OBSERVATION = 196
+"""What an observation and its derivatives take. Where cameras are copied, to any device that sees
+one of their points, factors may take no more: they would be most of what the device holds."""
 
 
 class LinearSolver(Protocol):
@@ -223,12 +226,13 @@ def make_linear_solver(
     if options.linear_solver == "auto":
         here = np.array([*cost, float(len(shard.intra.camera))])
         *total, observations = here if comm is None else comm.sum(here)
-        if not direct_pays(Cost(*total), observations):
+        if not direct_pays(Cost(*total), observations, options.copies):
             return Pcg(shard, options, ties)
     return Direct(shard, plan) if ties is None else TiedDirect(shard, plan, ties)
 
 
-def direct_pays(cost: Cost, observations: float) -> bool:
+def direct_pays(cost: Cost, observations: float, copies: bool = False) -> bool:
     direct = SECONDS_PER_PAIR * cost.pairs + SECONDS_PER_FLOP * cost.factor_flops
     iterative = SECONDS_PER_PRODUCT * observations * EXPECTED_PCG_ITERATIONS
-    return direct < max(iterative, 1e-3) and cost.bytes < max(256e6, 48.0 * observations)
+    room = BYTES_PER_OBSERVATION * observations if copies else max(256e6, 48.0 * observations)
+    return direct < max(iterative, 1e-3) and cost.bytes < room

@@ -169,6 +169,11 @@ class Options:
         return self.method == "lm" or self.devices == 1
 
     @property
+    def copies(self) -> bool:
+        """Whether devices have copies of each other's variables."""
+        return self.method in ("admm", "dr") and not self.centralized
+
+    @property
     def most_iterations(self) -> int:
         return (100 if self.centralized else 1000) if self.iterations is None else self.iterations
 

@@ -23,19 +23,20 @@ STATES = 6
 TASKS = 8
 """Partial sums that a product with the reduced system keeps of each camera."""
 
-CAMERA = 8 * (
+CAMERA_SURROGATES = 8 * 2 * (15 + 36 + 18 + 1)
+POINT_SURROGATES = 8 * 2 * (3 + 1 + 3 + 1)
+"""Two of them, which only DABA has."""
+CAMERA = CAMERA_SURROGATES + 8 * (
     STATES * 15
     + 2 * 81  # U and its damped copy
     + 81  # preconditioner
     + 9 * (4 + 4 + TASKS)  # gradient, right-hand side, steps; conjugate gradients; their sums
-    + 2 * (15 + 36 + 18 + 1)  # two surrogates
     + 6  # reach, distance, s, γ, where its observations begin
 )
-POINT = 8 * (
+POINT = POINT_SURROGATES + 8 * (
     STATES * 3
     + 2 * 6  # V and its damped inverse
     + 3 * 3  # gradient, z, step
-    + 2 * (3 + 1 + 3 + 1)  # two surrogates
     + 3 + 1 + 2  # mean centre of its cameras, reach, where its observations begin
 )  # fmt: skip
 
@@ -65,7 +66,9 @@ class Holding:
         )
 
 
-def with_factors(memory: list[int], pieces: Iterable[Piece], extent: Extent) -> list[int]:
+def with_factors(
+    memory: list[int], pieces: Iterable[Piece], extent: Extent, copies: bool = False
+) -> list[int]:
     """Add what the direct linear solver will hold, if it is what `auto` will choose: that is told
     by the plan of each device's factorization, made here as it is made for a solve."""
     from daba.direct import Cost, make_plan
@@ -80,6 +83,6 @@ def with_factors(memory: list[int], pieces: Iterable[Piece], extent: Extent) -> 
         costs.append(make_plan(shard.intra, shard.devices, extent.largest)[1])
         observations += len(shard.intra.camera)
     total = Cost(*map(sum, zip(*costs, strict=True)))
-    if not direct_pays(total, observations):
+    if not direct_pays(total, observations, copies):
         return memory
     return [count + int(cost.bytes) for count, cost in zip(memory, costs, strict=True)]

@@ -38,6 +38,8 @@ class Iteration:
     """Devices that threw their accelerated step away."""
     pcg_iterations: int = 0
     lm_retries: int = 0
+    lm_steps: int = 0
+    """Accepted, of all devices together."""
     bytes_sent: int = 0
     """Between processes, by all of them, since the entry before; as all that follows."""
     compute_seconds: float = 0.0

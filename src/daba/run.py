@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Callback = Callable[[Iteration], Any]
 
 COLUMNS = (
-    "objective", "square", "restarts", "pcg", "retries", "sent", "computing", "waiting",
+    "objective", "square", "restarts", "pcg", "retries", "accepted", "sent", "computing", "waiting",
     "exchanging", "moving", "interrupted", "seconds", "priors",
 )  # fmt: skip
 """What each device tells the others in a report; what is known by process is in its first row."""
@@ -275,7 +275,7 @@ class Run:
             self.comm.rank, range(solver.shard.first, solver.shard.first + len(solver.all))
         )
         self.history: list[Iteration] = []
-        self.tally = np.zeros(3)
+        self.tally = np.zeros(4)
         self.moving = True
         self.interrupted = 0  # the signal that has reached any of the processes
         if checkpoints is not None and checkpoints.resume is not None:
@@ -323,7 +323,7 @@ class Run:
             solver.check()
         self.iteration += 1
         self.idle = 0 if solver.moved else self.idle + 1
-        self.tally += (solver.restarts, solver.pcg_iterations, solver.retries)
+        self.tally += (solver.restarts, solver.pcg_iterations, solver.retries, solver.accepted)
         self.compute += time.perf_counter() - began
 
     def report(self) -> None:
@@ -339,12 +339,12 @@ class Run:
         computing = self.compute - traffic.exchanging - traffic.waiting
         here = np.zeros((solver.shard.num_devices, len(COLUMNS)))
         here[:, :2] = solver.intra + solver.inter
-        here[0, 2:5] = self.tally
-        here[0, 5:9] = traffic.sent, max(computing, 0.0), traffic.waiting, traffic.exchanging
-        here[0, 9:11] = self.idle < 2, self.interrupt.number
-        here[:, 12] = solver.prior_objective
+        here[0, 2:6] = self.tally
+        here[0, 6:10] = traffic.sent, max(computing, 0.0), traffic.waiting, traffic.exchanging
+        here[0, 10:12] = self.idle < 2, self.interrupt.number
+        here[:, 13] = solver.prior_objective
         if self.comm.rank == 0:
-            here[0, 11] = time.perf_counter() - self.begin
+            here[0, 12] = time.perf_counter() - self.begin
         rows = self.comm.gather(here)
         total = dict(zip(COLUMNS, rows.sum(axis=0).tolist(), strict=True))
         self.totals.add(traffic, computing)
@@ -369,6 +369,7 @@ class Run:
             restarts=int(total["restarts"]),
             pcg_iterations=int(total["pcg"]),
             lm_retries=int(total["retries"]),
+            lm_steps=int(total["accepted"]),
             bytes_sent=int(total["sent"]),
             compute_seconds=total["computing"] / ranks,
             waiting_seconds=total["waiting"] / ranks,

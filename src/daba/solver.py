@@ -58,7 +58,7 @@ class Solver(Saving):
         self.metrics = RestartMetrics(
             F, F * options.restart_ratio, F, options.eta, options.eta_growth
         )
-        self.restarts = self.pcg_iterations = self.retries = 0
+        self.restarts = self.pcg_iterations = self.retries = self.accepted = 0
         self.moved = True
         self.checked = (self.objective, self.metrics.F_bar.copy())
 
@@ -153,6 +153,7 @@ class Solver(Saving):
         self.x, self.intra = step.x, step.intra
         self.restarts = int(restart.sum())
         self.pcg_iterations, self.retries = step.pcg_iterations, step.retries
+        self.accepted = step.accepted
         self.moved = bool(step.moved.any())
 
     def communicate(self, step: Step, x: State) -> Floats:
@@ -257,3 +258,4 @@ class Solver(Saving):
         step.moved[where] = again.moved[where]
         step.pcg_iterations += again.pcg_iterations
         step.retries += again.retries
+        step.accepted += again.accepted

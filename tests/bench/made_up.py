@@ -18,12 +18,14 @@ def run(
     loss: str = "trivial",
     seconds: float = 1.0,
     sizes: dict[str, int] = SIZES,
+    steps: int = 1,
     **more: Any,
 ) -> Run:
-    """A run with these F / K, one per iteration, each of which took `seconds`."""
+    """A run with these F / K, one per iteration, each of which took `seconds`, and `steps` of
+    Levenberg–Marquardt on every device."""
     return Run(case(problem, method, devices, loss, len(values) - 1), {
         "sizes": sizes,
-        "histories": [history(values, seconds)],
+        "histories": [history(values, seconds, steps=steps * devices)],
         "inter_share": 0.25,
         "pixels": 1.25,
         "start_pixels": 5.5,
@@ -31,13 +33,16 @@ def run(
     })  # fmt: skip
 
 
-def history(values: Sequence[float], seconds: float = 1.0, name: str = "") -> dict[str, Any]:
+def history(
+    values: Sequence[float], seconds: float = 1.0, name: str = "", steps: int = 1
+) -> dict[str, Any]:
     return {
         "name": name,
         "iteration": list(range(len(values))),
         "seconds": [seconds * k for k in range(len(values))],
         "mean_objective": list(values),
         "restarts": [0] * len(values),
+        "lm_steps": [0] + [steps] * (len(values) - 1),
     }
 
 
@@ -69,7 +74,7 @@ def one_problem() -> Results:
         run("toy", "daba-points", 4, [10.0, 3.0, 1.5, 1.1]),
         run("toy", "daba-sweep", 4, [10.0, 2.0, 1.0, 0.9]),
         run("toy", "duba", 4, [10.0, 8.0, 7.0, 6.5]),
-        run("toy", "admm", 4, [10.0, 4.0, 2.0, 1.2], seconds=3.0),
+        run("toy", "admm", 4, [10.0, 4.0, 2.0, 1.2], seconds=3.0, steps=2),
         run("toy", "dr", 4, [10.0, 5.0, 4.0, 4.5], seconds=2.0),
         run("toy", "lm", 1, [10.0, 1.05, 1.0]),
         run("toy", "ceres", 1, [10.0, 2.0, 1.0], seconds=4.0),

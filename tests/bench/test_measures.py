@@ -13,7 +13,7 @@ from daba.bench.measures import (
     reference_run,
     target,
 )
-from daba.bench.order import comparisons, order_table, trend
+from daba.bench.order import comparisons, order_table, reasons_table, trend
 from daba.bench.results import Curve, Results
 from daba.bench.summary import big_numbers, lows, verdict, wins
 
@@ -84,18 +84,35 @@ def test_the_order_and_what_the_runs_say_where_it_is_broken() -> None:
     (comparison,) = comparisons(results)
     assert [(a.method, b.method) for a, b in comparison.broken] == [("daba", "admm")]
     table = order_table(results)
-    assert "0 of 1" in table.about
-    words = table.markdown()
-    assert "ADMM < DABA: DABA was still falling (20 %)" in words  # 3.0 to 2.5 in its last tenth
-    # DABA took 3 s; by then ADMM, at 3 s a round, had made one
-    assert "in the 3 s of DABA's run ADMM made 1 of its 3 iterations and stood at 4" in words
+    assert "**0 of 1**" in table.about
+    assert "on **1** when each has made as many accepted LM steps" in table.about
+    words = reasons_table(results).markdown()
+    # from 3.0 to 2.5 in its last tenth
+    assert "ADMM ended below DABA: DABA was still falling (20 %)" in words
+    assert "in an iteration ADMM made 2.00 LM steps on a device, DABA 1.00" in words
+    assert "an iteration of ADMM took 3 times as long" in words
+    # DABA took 3 s and 3 steps; by then ADMM, at 3 s and 2 steps a round, had made one round
+    # DR makes 3 rounds of one step, in 6 s: after 3 s it has made one
+    assert comparison.values("steps") == (2.5, 4.0, 4.5)
+    assert comparison.values("seconds") == (2.5, 4.0, 5.0)
+    assert comparison.holds("steps")
+    assert "**2.5 / 4 / 4.5**" in table.markdown()
+
+
+def test_runs_that_do_not_tell_their_steps_are_not_compared_by_them() -> None:
+    runs = [run("p", m, 4, [9.0, v], steps=0) for m, v in (("daba", 2.0), ("admm", 1.0), ("dr", 3))]
+    (comparison,) = comparisons(Results(runs))
+    assert comparison.values("steps") is None
+    assert not comparison.holds("steps")
+    assert "LM steps on a device" not in reasons_table(Results(runs)).markdown()
 
 
 def test_where_the_order_holds_it_is_said() -> None:
     runs = [run("p", m, 4, [9.0, v]) for m, v in (("daba", 1.0), ("admm", 2.0), ("dr", 3.0))]
     table = order_table(Results(runs))
     assert "1 of 1" in table.about
-    assert table.rows[0][-1].text == "holds"  # type: ignore[union-attr]
+    assert table.rows[0][5].text == "yes"  # type: ignore[union-attr]
+    assert not reasons_table(Results(runs)).rows
     tie = [run("p", m, 4, [9.0, 2.0]) for m in ("daba", "admm", "dr")]
     assert len(comparisons(Results(tie))[0].broken) == 2
 

@@ -119,7 +119,7 @@ def test_history(scene: Path, tmp_path: Path, capsys: Capsys) -> None:
     for row in history["iterations"]:
         assert set(row) >= {
             "iteration", "seconds", "objective", "mean_objective", "restarts", "pcg_iterations",
-            "lm_retries",
+            "lm_retries", "lm_steps",
         }  # fmt: skip
     seconds = [row["seconds"] for row in history["iterations"]]
     assert seconds == sorted(seconds)

@@ -3,7 +3,7 @@
     x^α ← argmin F^α(x) + ½κ|c − (z − u^α)|²_K
     v^α = a c^α + (1 − a) z + u^α,   z ← mean of v^α over copies,   u^α ← v^α − z
 
-c^α are device α's copies, u^α their scaled duals and a the relaxation.
+c^α are device α's copies, u^α their scaled duals and a the relaxation. K is renewed now and then.
 """
 
 from __future__ import annotations
@@ -11,11 +11,16 @@ from __future__ import annotations
 import numpy as np
 
 from daba.baselines.consensus import Consensus
+from daba.baselines.prior import CameraPrior
 from daba.comm.serial import Communicator
-from daba.kernels.cpu.objective import REACH
-from daba.kernels.cpu.types import Floats
 from daba.options import Options
 from daba.shard import Shard
+from daba.solver_state import Arrays
+
+RENEWED = 10
+"""Rounds after which K is measured anew. A camera that comes near to what it sees is held by its
+observations hundreds of times harder than at the start: with the first K its copies are as good as
+free, and one that falls into another minimum takes all others along."""
 
 
 class Admm(Consensus):
@@ -26,6 +31,7 @@ class Admm(Consensus):
     def __init__(self, shard: Shard, options: Options, comm: Communicator | None = None) -> None:
         super().__init__(shard, options, comm)
         self.memory = np.zeros_like(self.local)
+        self.rounds = 0
 
     def penalty(self) -> float:
         return 0.01
@@ -34,14 +40,22 @@ class Admm(Consensus):
         z, a = self.z, self.options.relaxation
         self.minimize(z - self.memory)
         v = a * self.local + (1.0 - a) * z + self.memory
-        self.memory = self.tethered((v - self.agree(v)) * self.copies.shared[:, None])
+        self.memory = (v - self.agree(v)) * self.copies.shared[:, None]
+        self.rounds += 1
+        if self.rounds % RENEWED == 0:
+            self.renew()
         self.publish()
 
-    def tethered(self, u: Floats) -> Floats:
-        """u shortened where it turns, moves or zooms a camera by more than one step may. F is not
-        convex: copies in different minima would drive their duals apart without end."""
-        turn = np.linalg.norm(u[:, :9], axis=1) / np.sqrt(2.0)  # |R − R̂| is √2 times the angle
-        move = np.linalg.norm(u[:, 9:12], axis=1) / self.levenberg.camera_reach
-        zoom = np.abs(u[:, 12] / self.local[:, 12])
-        excess = np.maximum(np.maximum(turn, zoom) / REACH, move)
-        return u / np.maximum(excess, 1.0)[:, None]
+    def renew(self) -> None:
+        """Measure K at the copies, where the local solve has left its system. The multipliers
+        κKu stay what they are."""
+        before, self.prior.K = self.prior.K, self.metric(CameraPrior)
+        K, force = self.prior.K, before * self.memory
+        self.memory = np.divide(force, K, out=np.zeros_like(force), where=K > 0)
+
+    def common_state(self) -> dict[str, float]:
+        return {"rounds": self.rounds}
+
+    def put_back(self, states: dict[int, Arrays], common: dict[str, float]) -> None:
+        super().put_back(states, common)
+        self.rounds = int(common["rounds"])

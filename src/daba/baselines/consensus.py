@@ -45,8 +45,11 @@ class Consensus(ABC):
         self.copies = make_copies(shard, self.x, self.block, self.comm, self.exchange)
         self.levenberg = Levenberg(self.copies.shard, options, self.comm)
         self.y = self.copies.state(self.x)
-        self.prior = self._prior()
-        self.restarts = self.pcg_iterations = self.retries = 0
+        self.levenberg.prepare(self.y)
+        kind = CameraPrior if self.block == "cameras" else PointPrior
+        penalty = self.penalty() if options.penalty is None else options.penalty
+        self.prior: Prior = kind(self.copies.shard, self.metric(kind), self.z, penalty)
+        self.restarts = self.pcg_iterations = self.retries = self.accepted = 0
         self.moved = True
         self.inter = np.zeros((shard.num_devices, 2))  # every observation is intra
         self.evaluate()
@@ -56,18 +59,15 @@ class Consensus(ABC):
         """What solves the reduced camera system."""
         return type(self.levenberg.linear).__name__.lower()
 
-    def _prior(self) -> Prior:
-        kind = CameraPrior if self.block == "cameras" else PointPrior
-        self.levenberg.prepare(self.y)
-        K = kind.metric(self.levenberg.system, self.options.metric)
-        mean = self.copies.mean(K, once=True)
-        width = mean.shape[1]
-        told = State(np.zeros((len(self.x.cameras), width)), np.zeros((len(self.x.points), width)))
-        of(told, self.block)[: len(mean)] = mean
-        self.exchange.constants(*told)
-        K = of(told, self.block)[self.copies.source] * self.copies.shared[:, None]
-        penalty = self.options.penalty
-        return kind(self.copies.shard, K, self.z, self.penalty() if penalty is None else penalty)
+    def metric(self, kind: type[Prior]) -> Floats:
+        """K of each copy, from what all devices see of its variable at their copies."""
+        numbers = kind.metric(self.levenberg.system, self.options.metric)
+        nothing = State(*(np.empty((len(rows), 0)) for rows in self.x))
+        told = np.empty((len(of(self.x, self.block)), numbers.shape[1]))
+        told[: self.copies.count] = self.copies.mean(numbers, once=True)
+        self.exchange.constants(*nothing._replace(**{self.block: told}))
+        self.exchange.traffic.add(self.copies.up.take_traffic())
+        return kind.spread(told[self.copies.source]) * self.copies.shared[:, None]
 
     @abstractmethod
     def penalty(self) -> float:
@@ -93,7 +93,7 @@ class Consensus(ABC):
         y, active, steps = self.y, self.all.copy(), 0
         intra = self.levenberg.objective(y, self.all)
         E = intra[:, 0] + self.prior.value(y, self.all)
-        self.pcg_iterations = self.retries = 0
+        self.pcg_iterations = self.retries = self.accepted = 0
         self.moved = False
         while active.any() and steps < self.options.inner_steps:
             step = self.levenberg.step(y, intra, self.prior, active)
@@ -103,6 +103,7 @@ class Consensus(ABC):
             self.moved |= bool(step.moved.any())
             self.pcg_iterations += step.pcg_iterations
             self.retries += step.retries
+            self.accepted += step.accepted
             steps += 1
         self.levenberg.prepare(y)  # here begins the next round
         self.y = y
@@ -171,7 +172,7 @@ class Consensus(ABC):
     def device_states(self) -> dict[int, Arrays]:
         """Everything that the next round depends on, by device; for checkpoints."""
         x, y = self.shard.by_device(self.x), self.copies.shard.by_device(self.y)
-        memory = self.copies.by_device(self.memory)
+        memory, metric = map(self.copies.by_device, (self.memory, self.prior.K))
         return {
             device: {
                 "cameras": x[device].cameras,
@@ -179,6 +180,7 @@ class Consensus(ABC):
                 "copied_cameras": y[device].cameras,
                 "copied_points": y[device].points,
                 "memory": memory[a],
+                "metric": metric[a],
                 "radius": self.levenberg.radius[a : a + 1],
                 "shrink": self.levenberg.shrink[a : a + 1],
             }
@@ -192,12 +194,12 @@ class Consensus(ABC):
     def put_back(self, states: dict[int, Arrays], common: dict[str, float]) -> None:
         """The reverse; neighbours tell their ghosts."""
         x, y = self.shard.by_device(self.x), self.copies.shard.by_device(self.y)
-        memory = self.copies.by_device(self.memory)
+        memory, metric = map(self.copies.by_device, (self.memory, self.prior.K))
         for a, (device, found) in enumerate(states.items()):
             x[device].cameras[:], x[device].points[:] = found["cameras"], found["points"]
             y[device].cameras[:] = found["copied_cameras"]
             y[device].points[:] = found["copied_points"]
-            memory[a][:] = found["memory"]
+            memory[a][:], metric[a][:] = found["memory"], found["metric"]
             self.levenberg.radius[a] = found["radius"][0]
             self.levenberg.shrink[a] = found["shrink"][0]
         self.exchange.update(self.x, "both")

@@ -1,8 +1,8 @@
 """½κ (x − x̂)ᵀK(x − x̂): what draws a device's copies to their targets x̂.
 
-K is block-diagonal and constant: the Gauss–Newton matrix of what the devices see of a variable,
-at the start, in the mean over its copies. So the penalty κ is a number without units; at κ = 1 a
-copy is held by its target about as hard as by its observations.
+K is block-diagonal: the Gauss–Newton matrix of what the devices see of a variable, in the mean over
+its copies. So the penalty κ is a number without units; at κ = 1 a copy is held by its target about
+as hard as by its observations.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from daba.unary import sum_by, times
 
 UNIT = np.array([1.0, 0.0, 0.0, 1.0, 0.0, 1.0])
 """The unit matrix, as its upper triangle."""
+CAMERA_NUMBERS = (9, 3, 1, 1, 1)
+"""Of a camera's 15 numbers, how many share one number of its metric: R, t, d1, d2, d3."""
 ROUND = 0.03
 """How much of a point's mean eigenvalue goes into its metric."""
 
@@ -32,7 +34,12 @@ class Prior(NoSurrogate, ABC):
     @staticmethod
     @abstractmethod
     def metric(system: System, kind: str) -> Floats:
-        """K of each copy, from its device's own Gauss–Newton matrix."""
+        """The numbers that K is made of, from each device's own Gauss–Newton matrix."""
+
+    @staticmethod
+    @abstractmethod
+    def spread(numbers: Floats) -> Floats:
+        """K, made of these numbers."""
 
 
 class CameraPrior(Prior):
@@ -43,11 +50,12 @@ class CameraPrior(Prior):
     def metric(system: System, kind: str) -> Floats:
         """One number for R, one for t and one for each of d; a turn by ω makes |R − R̂|² = 2|ω|²."""
         diagonal = np.einsum("iaa->ia", system.U)
-        K = np.empty((len(diagonal), 15))
-        K[:, :9] = 0.5 * diagonal[:, :3].mean(axis=1, keepdims=True)
-        K[:, 9:12] = diagonal[:, 3:6].mean(axis=1, keepdims=True)
-        K[:, 12:] = diagonal[:, 6:]
-        return K
+        turn, move = diagonal[:, :3].mean(axis=1), diagonal[:, 3:6].mean(axis=1)
+        return np.column_stack([0.5 * turn, move, diagonal[:, 6:]])
+
+    @staticmethod
+    def spread(numbers: Floats) -> Floats:
+        return np.repeat(numbers, CAMERA_NUMBERS, axis=1)
 
     def value(self, x: State, active: Bools) -> Floats:
         terms = (self.K * np.square(x.cameras - self.target)).sum(axis=1)
@@ -73,6 +81,10 @@ class PointPrior(Prior):
         share = ROUND if kind == "matrix" else 1.0
         mean = system.V[:, [0, 3, 5]].mean(axis=1, keepdims=True)
         return (1.0 - share) * system.V + share * mean * UNIT
+
+    @staticmethod
+    def spread(numbers: Floats) -> Floats:
+        return numbers
 
     def value(self, x: State, active: Bools) -> Floats:
         off = x.points - self.target

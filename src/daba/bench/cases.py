@@ -21,7 +21,7 @@ FULL = 1000
 """Iterations of a decentralized method in the paper …"""
 CENTRAL = 40
 """… and of a centralized one."""
-PATIENCE = 6.0
+PATIENCE = 5.0
 """A limit of time is so much wider for centralized methods."""
 FOOTPRINT = "footprint"
 """A case that runs nothing: memory and bytes, told from the partition."""

@@ -98,5 +98,4 @@ def _limit(seconds: float) -> list[str]:
 
 
 def _columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    told = {name: [r[name] for r in rows] for name in ("iteration", "seconds", "mean_objective")}
-    return told | {"restarts": [0] * len(rows)}
+    return {name: [r[name] for r in rows] for name in ("iteration", "seconds", "mean_objective")}

@@ -84,9 +84,8 @@ def profiles(results: Results, kind: Kind) -> Any:
                 if some:
                     share = [100 * s for s in profile(at, axis.tolist())]
                     axes.step(axis, share, where="post", label=METHODS[name].label, **_line(name))
-            axes.set(
-                xscale="log", xlim=(1, last), ylim=(-4, 104), title=f"{loss}, {devices} devices"
-            )
+            axes.set(xscale="log", xlim=(1, max(last, 2)), ylim=(-4, 104))
+            axes.set_title(f"{loss}, {devices} devices")
             plain_ticks(axes.xaxis)
             axes.grid(True)
             if j == 0:

@@ -11,38 +11,48 @@ from typing import Any
 
 import numpy as np
 
+from daba.baselines.admm import RENEWED
 from daba.baselines.copies import Block
+from daba.baselines.prior import CAMERA_NUMBERS
 from daba.layout import lay_out
 from daba.partition import Partition
-from daba.predict import PROGRAM, with_factors
+from daba.predict import CAMERA_SURROGATES, POINT_SURROGATES, PROGRAM, with_factors
 from daba.problem import CAMERA_RECORD, Problem
 from daba.tally import statistics
 
 ROW: dict[Block, int] = {"cameras": 8 * CAMERA_RECORD, "points": 8 * 3}
 """Bytes of a variable."""
 COPIED: dict[str, Block] = {"admm": "cameras", "dr": "points"}
+TOLD: dict[Block, float] = {
+    "cameras": 2 * (ROW["cameras"] + 8 * len(CAMERA_NUMBERS) / RENEWED),
+    "points": 2 * ROW["points"],
+}
+"""Bytes in an iteration for a copy that is not at its owner: itself and the mean, and of a camera,
+now and then, its metric."""
 
 
 def footprint(problem: Problem, partition: Partition) -> dict[str, Any]:
     """By method: most memory of a device, without the program itself, and bytes sent by all."""
     memory = _memory(problem, partition)
     ghosts = {block: _ghosts(problem, partition, block) for block in ROW}
-    sent = {block: int(ROW[block] * ghosts[block].sum()) for block in ROW}
-    once = sent["cameras"] + sent["points"]
+    once = int(sum(ROW[block] * ghosts[block].sum() for block in ROW))
     told: dict[str, Any] = {}
     for name, times in (("daba", 1), ("daba-points", 1), ("daba-sweep", 2), ("duba", 1)):
         told[name] = {"memory": int(memory.max()), "bytes": times * once}
     for name, block in COPIED.items():
         copied = _consensus_memory(problem, partition, block) if partition.devices > 1 else memory
-        told[name] = {"memory": int(copied.max()), "bytes": 2 * sent[block]}
+        told[name] = {
+            "memory": int(copied.max()),
+            "bytes": round(TOLD[block] * ghosts[block].sum()),
+        }
     return told
 
 
-def _memory(problem: Problem, partition: Partition) -> np.ndarray:
+def _memory(problem: Problem, partition: Partition, copies: bool = False) -> np.ndarray:
     """Of each device, (S,), without the program."""
     layout = lay_out(problem, partition)
     pieces = (layout.piece(device) for device in range(partition.devices))
-    predicted = with_factors(statistics(problem, partition).memory, pieces, layout.extent)
+    predicted = with_factors(statistics(problem, partition).memory, pieces, layout.extent, copies)
     return np.array(predicted) - PROGRAM
 
 
@@ -60,17 +70,23 @@ def _ghosts(problem: Problem, partition: Partition, block: Block) -> np.ndarray:
 def _consensus_memory(problem: Problem, partition: Partition, block: Block) -> np.ndarray:
     """Of each device, (S,): its system with its copies, what each copy remembers, and x."""
     copied, shared = _with_copies(problem, partition, block)
-    cameras = block == "cameras"
-    device = shared.camera_device if cameras else shared.point_device
-    copies = np.bincount(device, minlength=partition.devices)
+    held_cameras, held_points = _counts(shared)
+    copies = held_cameras if block == "cameras" else held_points
     remembered = 4 * ROW[block] * copies  # dual or s, target, metric and mean
-    known = np.bincount(partition.camera_device, minlength=partition.devices)
-    points = np.bincount(partition.point_device, minlength=partition.devices)
+    absent = CAMERA_SURROGATES * held_cameras + POINT_SURROGATES * held_points
+    own_cameras, own_points = _counts(partition)
     estimate = 2 * (
-        ROW["cameras"] * (known + _ghosts(problem, partition, "cameras"))
-        + ROW["points"] * (points + _ghosts(problem, partition, "points"))
+        ROW["cameras"] * (own_cameras + _ghosts(problem, partition, "cameras"))
+        + ROW["points"] * (own_points + _ghosts(problem, partition, "points"))
     )
-    return _memory(copied, shared) + remembered + estimate
+    return _memory(copied, shared, copies=True) - absent + remembered + estimate
+
+
+def _counts(partition: Partition) -> tuple[np.ndarray, np.ndarray]:
+    """Cameras and points of each device."""
+    ends = partition.camera_device, partition.point_device
+    cameras, points = (np.bincount(end, minlength=partition.devices) for end in ends)
+    return cameras, points
 
 
 def _with_copies(problem: Problem, partition: Partition, block: Block) -> tuple[Problem, Partition]:

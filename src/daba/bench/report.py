@@ -12,7 +12,7 @@ from daba.bench.counts import counts_table
 from daba.bench.figures import draw_figures
 from daba.bench.measures import Kind
 from daba.bench.methods import METHODS
-from daba.bench.order import order_table
+from daba.bench.order import order_table, reasons_table
 from daba.bench.pixels import pixels_table
 from daba.bench.refinement import gains_table, refinement_table
 from daba.bench.resources import resources_table
@@ -57,7 +57,7 @@ def _sections(results: Results, kind: Kind) -> dict[str, list[Table]]:
     pixels = (pixels_table(results, loss) for loss in losses)
     found = {
         "Accuracy": [*(accuracy_table(results, loss) for loss in losses), counts_table(results)],
-        "Order": [order_table(results)],
+        "Order": [order_table(results), reasons_table(results)],
         "Iterations": [],
         "Time": [times_table(results, loss) for loss in losses],
         "Refinement": [

@@ -14,7 +14,7 @@ import numpy as np
 from daba.bench.cases import FOOTPRINT, Case
 from daba.io.files import open_output, writing_folder
 
-COLUMNS = ("iteration", "seconds", "mean_objective", "restarts")
+COLUMNS = ("iteration", "seconds", "mean_objective", "restarts", "lm_steps")
 """What is kept of each iteration."""
 
 
@@ -82,10 +82,13 @@ class Curve:
     values: np.ndarray
     """F / K."""
     restarts: np.ndarray
+    lm_steps: np.ndarray
+    """Accepted since the entry before, of all devices together; of our own methods."""
 
     @staticmethod
     def of(history: dict[str, Any]) -> Curve:
-        arrays = [np.asarray(history[name], float) for name in COLUMNS]
+        none = [0] * len(history["iteration"])
+        arrays = [np.asarray(history.get(name, none), float) for name in COLUMNS]
         return Curve(str(history.get("name", "")), *arrays)
 
 

@@ -17,7 +17,7 @@ from daba.errors import DabaError
 
 REDUCED = 40
 """Iterations of the decentralized methods, unless more are asked for …"""
-SECONDS = 6.0
+SECONDS = 3.0
 """… and the time that a run may then take: some rounds of ADMM and DR are long."""
 
 
@@ -52,12 +52,12 @@ class Bench:
     losses: tuple[str, ...] = LOSSES
     """trivial, huber (32 pixels), or both."""
     iterations: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
-    """Of the decentralized methods (default: 40, and at most 6 seconds a run). Centralized ones
+    """Of the decentralized methods (default: 40, and at most 3 seconds a run). Centralized ones
     make 40, as in the paper."""
     full: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
     """As many iterations as in the paper, 1000."""
     max_seconds: Annotated[float | None, tyro.conf.arg(metavar="S", help_behavior_hint="")] = None
-    """Stop each run after so long, centralized ones after six times that; the report says which."""
+    """Stop each run after so long, centralized ones after five times that; the report says so."""
     threads: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """Threads of every method; all by default."""
     reference: Literal["paper", "best"] = "paper"

@@ -137,8 +137,7 @@ class NeighbourExchange(Exchange):
             self.channels[blocks] = _Channel(self, {b: widths[b] for b in chosen})
         self.active = self.channels[blocks]
         self.active.start({"cameras": x.cameras, "points": x.points})
-        for neighbour, size in zip(self.neighbours, self.active.bytes, strict=True):
-            self.traffic.bytes[neighbour] = self.traffic.bytes.get(neighbour, 0) + int(size)
+        self.traffic.count(self.neighbours, self.active.bytes)
         self.traffic.exchanging += time.perf_counter() - began
 
     def finish(self, x: State) -> None:
@@ -153,8 +152,9 @@ class NeighbourExchange(Exchange):
         self.traffic.exchanging += time.perf_counter() - waited
 
     def constants(self, cameras: Floats, points: Floats) -> None:
-        channel = _Channel(self, {"cameras": cameras.shape[1], "points": points.shape[1]})
         arrays = {"cameras": cameras, "points": points}
+        channel = _Channel(self, {block: a.shape[1] for block, a in arrays.items() if a.shape[1]})
+        self.traffic.count(self.neighbours, channel.bytes)
         channel.start(arrays)
         channel.wait()
         channel.unpack(arrays, {"cameras": self.shard.num_cameras, "points": self.shard.num_points})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -30,9 +30,12 @@ class Traffic:
     def sent(self) -> int:
         return sum(self.bytes.values())
 
+    def count(self, neighbours: Iterable[int], sizes: Iterable[int]) -> None:
+        for neighbour, size in zip(neighbours, sizes, strict=True):
+            self.bytes[neighbour] = self.bytes.get(neighbour, 0) + int(size)
+
     def add(self, other: Traffic) -> None:
-        for neighbour, size in other.bytes.items():
-            self.bytes[neighbour] = self.bytes.get(neighbour, 0) + size
+        self.count(other.bytes.keys(), other.bytes.values())
         self.exchanging += other.exchanging
         self.waiting += other.waiting
 
@@ -57,7 +60,7 @@ class Exchange:
         self.finish(x)
 
     def constants(self, cameras: Floats, points: Floats) -> None:
-        """Fill the ghosts' rows of arrays (C, a) and (P, b); used while setting up."""
+        """Fill the ghosts' rows of arrays (C, a) and (P, b), a or b may be 0; now and then only."""
 
     def take_traffic(self) -> Traffic:
         """What was spent since the last call."""

@@ -74,7 +74,7 @@ class GpuSolver(Saving):
         book[Row.F], book[Row.E], book[Row.F_BAR] = F, F, F * options.restart_ratio
         self.write_book(book)
         self.moved = True
-        self.restarts = self.pcg_iterations = self.retries = 0
+        self.restarts = self.pcg_iterations = self.retries = self.accepted = 0
         self.checked = (self.objective, book[Row.F_BAR].copy())
 
     # The book
@@ -209,6 +209,7 @@ class GpuSolver(Saving):
         self.restarts = int(book[Row.RESTARTS].sum())
         self.pcg_iterations = int(book[Row.PCG].sum())
         self.retries = int(book[Row.RETRIES].sum())
+        self.accepted = int(book[Row.MOVED].sum()) + self.restarts
         self.moved = bool(book[Row.MOVED].any())
 
     def _attempt(self, here: bool) -> None:
