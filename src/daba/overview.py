@@ -109,7 +109,7 @@ class _Part:
             ]).astype(np.int64),
             counts=np.stack([_histogram(r) for r in errors]),
             sums=sums,
-            worst=_worst(cam, start.num_cameras, errors, numbers, of_camera),
+            worst=_worst(start, solution, errors, numbers, of_camera),
             cameras=solution.cameras[i], camera_device=of_camera[i],
             points=solution.points[j], point_device=of_point[j],
         )  # fmt: skip
@@ -168,12 +168,16 @@ def _histogram(errors: Floats) -> np.ndarray:
 
 
 def _worst(
-    camera: Ints, cameras: int, errors: list[Floats], numbers: Ints, device: Ints
+    start: Problem, solution: Problem, errors: list[Floats], numbers: Ints, device: Ints
 ) -> list[dict[str, Any]]:
-    """Cameras with the largest mean error at the solution."""
-    count = np.bincount(camera, minlength=cameras)
+    """Cameras with the largest mean error at the solution, which may have lost outliers."""
+    cameras, ends = start.num_cameras, (start.camera_index, solution.camera_index)
+    count = np.bincount(ends[1], minlength=cameras)
     with np.errstate(invalid="ignore", divide="ignore"):
-        before, after = (np.bincount(camera, r, cameras) / count for r in errors)
+        before, after = (
+            np.bincount(i, r, cameras) / np.bincount(i, minlength=cameras)
+            for i, r in zip(ends, errors, strict=True)
+        )
     after = np.where(count > 0, after, -1.0)
     order = np.argsort(-after, kind="stable")[:WORST]
     return [
