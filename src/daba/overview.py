@@ -202,11 +202,10 @@ def _together(parts: list[_Part], info: dict[str, Any]) -> dict[str, Any]:
     if images is not None:
         for camera in worst:
             camera["image"] = str(images[camera["camera"]]).split(" ")[0]
-    K = max(int(devices[2].sum()), 1)
     errors = {
         when: {
-            "mean": float(total) / K,
-            "rms": float((square / K) ** 0.5),
+            "mean": float(total) / max(int(row.sum()), 1),
+            "rms": float((square / max(int(row.sum()), 1)) ** 0.5),
             "counts": row.tolist(),
         }
         for when, (total, square), row in zip(("start", "solution"), sums, counts, strict=True)
