@@ -211,7 +211,7 @@ class Run:
         here[0, 2:6] = self.tally
         here[0, 6:10] = traffic.sent, max(computing, 0.0), traffic.waiting, traffic.exchanging
         here[0, 10:12] = self.idle < 2, self.interrupt.number
-        here[:, 13] = solver.prior_objective
+        here[:, COLUMNS.index("priors")] = solver.prior_objective
         if self.comm.rank == 0:
             here[0, 12] = time.perf_counter() - self.begin
         rows = self.comm.gather(here)
