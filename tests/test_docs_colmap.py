@@ -25,8 +25,10 @@ def test_everything_on_the_page_runs(
     written(perturbed(synthetic(sensors=2, points=80)), tmp_path / "sparse" / "rig")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```(\w+)\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.S | re.M)
-    assert {kind for kind, _ in blocks} == {"sh", "python"}
+    assert [kind for kind, _ in blocks].count("bash") == 1  # how it is installed
     for kind, text in blocks:
+        if kind == "bash":
+            continue
         if kind == "python":
             exec(compile(text, str(PAGE), "exec"), {})
             continue
