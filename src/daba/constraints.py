@@ -203,8 +203,10 @@ def describe(asked: Constraints | None) -> list[str]:
     if free is not None:
         for what, part in (("pose", free[:, :6]), ("intrinsics", free[:, 6:])):
             fixed, some = int((~part).all(axis=1).sum()), int((~part).any(axis=1).sum())
-            if some:
-                notes.append(f"{what} fixed of {fixed:,} cameras, in part of {some - fixed:,}")
+            if fixed:
+                notes.append(f"{what} of {fixed:,} cameras fixed")
+            if some > fixed:
+                notes.append(f"{what} of {some - fixed:,} cameras fixed in part")
     if asked.free_points is not None:
         notes.append(f"{int((~asked.free_points).sum()):,} points fixed")
     for kind, what in zip(KINDS, ("camera positions", "intrinsics", "points"), strict=True):
