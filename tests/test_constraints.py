@@ -11,6 +11,7 @@ import pytest
 
 import daba
 from daba.constraints import Constraints
+from daba.inspect import inspect
 from daba.io import native, store
 from daba.layout import lay_out
 from daba.priors import Priors, Targets
@@ -132,6 +133,28 @@ def test_what_one_camera_fixes_is_fixed_for_all_that_share_it() -> None:
     assert (~found.free_cameras[::2, 7]).all()
     assert found.free_cameras[1::2, 6:].all()
     assert np.array_equal(found.free_cameras[:, :6], free[:, :6])
+
+
+def test_a_look_at_a_problem_tells_of_them() -> None:
+    problem = asked(random_problem())
+    report = inspect(problem)
+    assert report.constraints[0] == "6 cameras share intrinsics, in 2 groups"
+    assert report.constraints[-1] == "3 points known beforehand"
+    assert "4 camera positions known beforehand, huber beyond 2 sigma" in report.constraints
+    assert report.objective == pytest.approx(
+        report.mean_objective * report.observations + problem.prior_objective()
+    )
+    assert inspect(random_problem()).constraints == []
+
+
+def test_groups_may_have_any_numbers() -> None:
+    problem = random_problem()
+    cameras = problem.cameras.copy()
+    cameras[:, 12:] = [1.0, 0.0, 0.0]
+    shared = np.array([-5, 2**40, -5, 2**40, 7, 7])
+    found = replace(problem, cameras=cameras, shared=shared).validated().constraints
+    assert found is not None
+    assert np.asarray(found.shared).tolist() == [0, 2, 0, 2, 1, 1]
 
 
 def test_each_device_gets_its_part() -> None:

@@ -20,15 +20,20 @@ RUNS: dict[str, dict[str, object]] = {
     "duba": {"devices": 3, "method": "duba", "refine": "sweep"},
     "lm, direct": {"method": "lm", "linear_solver": "direct"},
     "lm, pcg": {"method": "lm", "linear_solver": "pcg"},
+    "shared, daba": {"devices": 5, "linear_solver": "direct"},
+    "shared, lm": {"method": "lm", "linear_solver": "pcg"},
 }  # fmt: skip
 SCRIPT = """
-import hashlib, json, sys
+import dataclasses, hashlib, json, sys
 import daba
 runs, threads = json.loads(sys.argv[1])
 scene = daba.SceneOptions(cameras=40, points=6000, rotation_error=1.0, outliers=0.02)
-start = daba.generate(scene).start
+plain = daba.generate(scene).start
+shared = dataclasses.replace(plain, focal=plain.focal * 0.0 + 850.0)  # a start with d = (1, 0, 0)
+shared = daba.constrain(shared, share_intrinsics="all", intrinsics_prior=0.1, fix="gauge")
 found = {}
 for name, options in runs.items():
+    start = shared if name.startswith("shared") else plain
     found[name] = []
     for count in threads:
         loss = daba.Huber(10.0)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from daba.alignment import aligned
 from daba.errors import DabaError
 from daba.losses import Loss, make_loss
 from daba.priors import Priors, Targets
@@ -46,11 +47,19 @@ class Asked:
     """Robust loss of position priors and control points; trivial is least squares."""
     prior_radius: float = 3.0
     """Where that loss turns robust, in standard deviations."""
+    align: Literal["auto", "no"] = "auto"
+    """Whether the whole scene is first moved to where the tables of positions and control points
+    say, by the similarity that fits them best; auto does so unless a pose or point is fixed."""
 
     @property
     def nothing(self) -> bool:
         """Whether the problem stays as it is."""
-        return self == replace(Asked(), prior_loss=self.prior_loss, prior_radius=self.prior_radius)
+        return not self.fix and self.share_intrinsics == "file" and not self._has_priors
+
+    @property
+    def _has_priors(self) -> bool:
+        given = (self.position_priors, self.control_points, self.intrinsics_prior)
+        return any(value is not None for value in given)
 
 
 def constrain(problem: Problem, asked: Asked | None = None, **changes: Any) -> Problem:
@@ -63,7 +72,10 @@ def constrain(problem: Problem, asked: Asked | None = None, **changes: Any) -> P
     problem = _shared(problem, asked.share_intrinsics)
     for what in asked.fix:
         problem = _fixed(problem, what)
-    return _with_priors(problem, asked).validated()
+    problem = _with_priors(problem, asked).validated()
+    if asked.align == "no" or (asked.position_priors is None and asked.control_points is None):
+        return problem
+    return aligned(problem)
 
 
 def _shared(problem: Problem, how: str) -> Problem:

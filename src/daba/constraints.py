@@ -166,18 +166,18 @@ def _validate_groups(shared: Ints, cameras: Floats, focal: Floats) -> None:
 
 
 def normalized(constraints: Constraints) -> Constraints | None:
-    """The same, in the form that solvers take: int32 groups; groups of one camera, all-free masks
-    and empty priors left out; what is fixed in one camera's d fixed in all that share it."""
+    """The same, in the form that solvers take: groups numbered from 0; groups of one camera,
+    all-free masks and empty priors left out; what is fixed in one camera's d fixed in all that
+    share it."""
     shared, free = constraints.shared, constraints.free_cameras
     points, priors = constraints.free_points, constraints.priors
     if shared is not None:
-        count = np.unique(shared, return_counts=True)[1]
-        shared = None if (count < 2).all() else np.ascontiguousarray(shared, np.int32)
+        _, group, count = np.unique(shared, return_inverse=True, return_counts=True)
+        shared = None if (count < 2).all() else group.astype(np.int32)
     if free is not None and shared is not None:
-        group = np.unique(shared, return_inverse=True)[1]
-        together = np.ones((int(group.max()) + 1, 3), bool)
-        np.logical_and.at(together, group, free[:, 6:])
-        free = np.hstack([free[:, :6], together[group]])
+        together = np.ones((int(shared.max()) + 1, 3), bool)
+        np.logical_and.at(together, shared, free[:, 6:])
+        free = np.hstack([free[:, :6], together[shared]])
     if free is not None and free.all():
         free = None
     if points is not None and points.all():

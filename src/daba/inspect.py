@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from daba.constraints import describe
 from daba.intrinsics import PixelError, pixel_errors, points_behind, summarize_errors
 from daba.problem import Ints, Problem
 
@@ -63,10 +64,12 @@ class Report:
     coincident_cameras: int
     """Cameras at the very place of another."""
     objective: float
-    """F with the trivial loss."""
+    """F with the trivial loss, priors included."""
     mean_objective: float
-    """F / K, the paper's mean reprojection error."""
+    """F of the observations / K, the paper's mean reprojection error."""
     pixel_error: PixelError
+    constraints: list[str]
+    """What is fixed, shared and known beforehand, in words."""
     warnings: list[str]
     """Everything suspicious, in words."""
 
@@ -127,8 +130,9 @@ def inspect(problem: Problem) -> Report:
         focal_outliers=len(odd_focal),
         coincident_cameras=len(same),
         objective=objective,
-        mean_objective=objective / K,
+        mean_objective=(objective - problem.prior_objective()) / K,
         pixel_error=summarize_errors(errors, len(behind)),
+        constraints=describe(problem.constraints),
         warnings=[warning for warning in warnings if warning],
     )
 

@@ -110,8 +110,8 @@ class JointStep:
         )  # fmt: skip
 
     def _quadratics(self, active: Bools) -> Floats:
-        """Matrix and gradient of each member along d, all else following, (count, 9): with Z of unit
-        d and S Z = 0 elsewhere, ZᵀSZ and −Zᵀrhs, whatever step the device itself has made."""
+        """Matrix and gradient of each member along d, all else following, (count, 9). With Z of
+        unit d and S Z = 0 elsewhere, ZᵀSZ and −Zᵀrhs, whatever step the device itself has made."""
         lm, ptr = self.levenberg, self.shard.devices.camera_ptr
         for unit, S_unit, follow in zip(self.unit, self.S_unit, self.follow, strict=True):
             self._product(unit, active, S_unit)

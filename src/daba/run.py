@@ -321,7 +321,8 @@ class Run:
         here[0, 2:5] = self.tally
         here[0, 5:9] = traffic.sent, max(computing, 0.0), traffic.waiting, traffic.exchanging
         here[0, 9:11] = self.idle < 2, self.interrupt.number
-        here[:, 12] = solver.levenberg.prior_objective(solver.x)
+        if solver.shard.constraints is not None:
+            here[:, COLUMNS.index("priors")] = solver.levenberg.prior_objective(solver.x)
         if self.comm.rank == 0:
             here[0, 11] = time.perf_counter() - self.begin
         rows = self.comm.gather(here)

@@ -10,6 +10,7 @@ from daba.bench.machine import machine
 from daba.bench.methods import METHODS
 from daba.bench.problems import Source
 from daba.bench.results import COLUMNS
+from daba.errors import DabaError
 from daba.partition import Partition, make_partition
 from daba.problem import Problem
 
@@ -49,6 +50,11 @@ class Bench:
         return told | {"took": time.perf_counter() - began}
 
     def _run(self, case: Case, problem: Problem) -> dict[str, Any]:
+        if case.method in ("ceres", "pycolmap") and not problem.plain:
+            raise DabaError(
+                f"{case.method} is compared on observations alone, and {problem.name} has fixed "
+                "parameters, shared intrinsics or priors"
+            )
         if case.method == "ceres":
             from daba.bench.ceres import run_ceres
 

@@ -79,6 +79,8 @@ def _rows(report: Report, fit: dict[str, float] | None) -> list[tuple[str, str]]
             f"½·mean|r|² {error.half_mean_square:.6g}",
         ),
     ]
+    if report.constraints:
+        rows.append(("constraints", "; ".join(report.constraints)))
     if fit is not None:
         words = ", ".join(f"{key.replace('_px', '')} {value:.3g}" for key, value in fit.items())
         rows.append(("intrinsics fit", f"{words} px"))

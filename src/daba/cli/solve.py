@@ -37,7 +37,7 @@ GROUPS = {
     ),
     "constraints": (
         "fix", "share_intrinsics", "position_priors", "control_points", "intrinsics_prior",
-        "prior_loss", "prior_radius",
+        "prior_loss", "prior_radius", "align",
     ),
     "stopping": (
         "function_tolerance", "gradient_tolerance", "patience", "max_seconds", "report_every",
@@ -184,7 +184,6 @@ def _checkpoints(command: Solve) -> Checkpoints | None:
 
 def _announced(problem: Problem | Store | None) -> Console | None:
     """A console on which the problem and its oddities are told; None if nobody listens."""
-    from daba.constraints import describe
     from daba.inspect import inspect
 
     console = make_console()
@@ -196,7 +195,8 @@ def _announced(problem: Problem | Store | None) -> Console | None:
         else:
             assert problem is not None
             sizes = problem.num_cameras, problem.num_points, problem.num_observations
-            notes = [*describe(problem.constraints), *inspect(problem).warnings]
+            report = inspect(problem)
+            notes = [*report.constraints, *report.warnings]
         console.print(
             "{}: {:,} cameras, {:,} points, {:,} observations".format(problem.name, *sizes),
             markup=False,
