@@ -185,6 +185,13 @@ def test_filter_of_any_problem() -> None:
     assert daba.pixel_errors(result.problem).max() < 10
 
 
+def test_no_filter_after_a_stop() -> None:
+    problem = daba.generate(daba.SceneOptions(scene="orbit", cameras=8, points=120, seed=2)).start
+    result = daba.solve(problem, filter=0.5, callback=lambda entry: entry.iteration == 2)
+    assert result.history[-1].iteration == 2
+    assert result.dropped is None
+
+
 def test_filter_refuses() -> None:
     problem = daba.generate(daba.SceneOptions(scene="orbit", cameras=8, points=120, seed=2)).start
     with pytest.raises(daba.DabaError, match="filter must be positive"):

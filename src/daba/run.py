@@ -41,6 +41,9 @@ COLUMNS = (
 """What each device tells the others in a report; what is known by process is in its first row."""
 
 
+ASKED = "the callback asked to stop"
+ENDS = {*REASONS.values(), ASKED}
+"""Reasons after which a solve does not go on, whatever is left to do."""
 TURNS = 2
 """Times that points are brought in front of their cameras after a solve."""
 
@@ -86,9 +89,9 @@ def solve(
         result = again.from_points_in_front(problem, options, checkpoints)
     else:
         result = again.solve(problem, options, checkpoints)
-    if turn and result.reason not in REASONS.values():
+    if turn and result.reason not in ENDS:
         result = again.with_points_in_front(result)
-    if options.filter is not None and result.reason not in REASONS.values():
+    if options.filter is not None and result.reason not in ENDS:
         result = again.without_outliers(result, options.filter)
     return result
 
@@ -367,7 +370,7 @@ class Run:
                 raise
             self.interrupted = signal.SIGINT
         if self.comm.any(asked):
-            return False, "the callback asked to stop"
+            return False, ASKED
         if self.comm.size == 1:
             self.interrupted = self.interrupted or self.interrupt.number
         if self.interrupted:
