@@ -52,7 +52,7 @@ def test_models_are_those_of_pycolmap() -> None:
         for name, number in pycolmap.CameraModelId.__members__.items()
         if name != "INVALID"
     }
-    assert theirs == MODELS
+    assert MODELS.items() <= theirs.items()  # a newer one may have more
 
 
 def test_problem_is_that_of_pycolmap(folder: Path) -> None:
