@@ -141,8 +141,11 @@ def _field(flag: Flag) -> tuple[str, Any, Any]:
     if type(None) in get_args(flag.type):
         kind = next(kind for kind in get_args(flag.type) if kind is not type(None))
         metavar = kind.__name__.upper()
-    about = tyro.conf.arg(help=flag.help, help_behavior_hint=hint, metavar=metavar)
-    if get_origin(flag.type) is tuple:  # is given again for more
+    again = get_origin(flag.type) is tuple  # is given again for more
+    about = tyro.conf.arg(
+        help=flag.help, help_behavior_hint=hint, metavar="WHAT" if again else metavar
+    )
+    if again:
         return flag.name, Annotated[flag.type, about, tyro.conf.UseAppendAction], flag.default
     return flag.name, Annotated[flag.type, about], flag.default
 
