@@ -203,8 +203,10 @@ def describe(asked: Constraints | None) -> list[str]:
     if free is not None:
         for what, part in (("pose", free[:, :6]), ("intrinsics", free[:, 6:])):
             fixed, some = int((~part).all(axis=1).sum()), int((~part).any(axis=1).sum())
+            whole = [f"of {fixed:,} cameras"] if fixed else []
+            partly = [f"in part of {some - fixed:,} cameras"] if some > fixed else []
             if some:
-                notes.append(f"{what} fixed of {fixed:,} cameras, in part of {some - fixed:,}")
+                notes.append(f"{what} fixed {', '.join(whole + partly)}")
     if asked.free_points is not None:
         notes.append(f"{int((~asked.free_points).sum()):,} points fixed")
     for kind, what in zip(KINDS, ("camera positions", "intrinsics", "points"), strict=True):
