@@ -25,13 +25,13 @@ pytestmark = pytest.mark.usefixtures("compiled")
 DATA = Path(__file__).parents[2] / "shared" / "data" / "colmap"
 
 
-def adjusted_by_colmap(folder: Path) -> float:
+def adjusted_by_colmap(folder: Path, intrinsics: bool = True) -> float:
     """Mean reprojection error after COLMAP's bundle adjustment, with what daba adjusts free."""
     r = read(folder)
     options = pycolmap.BundleAdjustmentOptions()
     options.print_summary = False
     native = all(camera.model.name in NATIVE for camera in r.cameras.values())
-    options.refine_focal_length = options.refine_extra_params = native
+    options.refine_focal_length = options.refine_extra_params = native and intrinsics
     pycolmap.bundle_adjustment(r, options)
     return mean_error(r)
 
@@ -52,6 +52,15 @@ def test_as_good_as_colmap(model: str, tmp_path: Path) -> None:
     assert error < 0.5 * mean_error(read(folder))
     assert result.colmap_errors is not None
     assert result.colmap_errors["mean_px"] == pytest.approx(error, rel=1e-9)
+
+
+def test_fixed_intrinsics(tmp_path: Path) -> None:
+    folder = start("RADIAL", tmp_path / "start")
+    result = daba.solve(daba.constrain(daba.load(folder), fix="intrinsics"), method="lm")
+    daba.save(result.problem, tmp_path / "out")
+    assert (tmp_path / "out" / "cameras.bin").read_bytes() == (folder / "cameras.bin").read_bytes()
+    aim = adjusted_by_colmap(folder, intrinsics=False)
+    assert mean_error(read(tmp_path / "out")) == pytest.approx(aim, rel=0.01)
 
 
 def test_devices_share_cameras(tmp_path: Path) -> None:
@@ -183,6 +192,13 @@ def test_filter_of_any_problem() -> None:
     assert numbers == list(range(len(numbers)))
     assert result.objective == pytest.approx(result.problem.objective(daba.Huber(2.0)), rel=1e-9)
     assert daba.pixel_errors(result.problem).max() < 10
+
+
+def test_no_filter_after_a_stop() -> None:
+    problem = daba.generate(daba.SceneOptions(scene="orbit", cameras=8, points=120, seed=2)).start
+    result = daba.solve(problem, filter=0.5, callback=lambda entry: entry.iteration == 2)
+    assert result.history[-1].iteration == 2
+    assert result.dropped is None
 
 
 def test_filter_refuses() -> None:

@@ -38,5 +38,5 @@ def test_everything_on_the_page_runs(
             assert main(arguments) == 0, line
     capsys.readouterr()
     start = mean_error(read(Path("sparse/0")))
-    for name in ("ba", "robust", "shared", "python"):
+    for name in ("ba", "robust", "shared", "cluster", "python"):
         assert mean_error(read(Path("sparse") / name)) < 0.2 * start

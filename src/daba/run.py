@@ -40,6 +40,11 @@ COLUMNS = (
 """What each device tells the others in a report; what is known by process is in its first row."""
 
 
+ASKED = "the callback asked to stop"
+ENDS = {*REASONS.values(), ASKED}
+"""Reasons after which a solve does not go on, whatever is left to do."""
+
+
 def solve(
     problem: Problem | Store | None,
     options: Options | None = None,
@@ -88,9 +93,9 @@ def solve(
         result = again.from_points_in_front(problem, options, checkpoints)
     else:
         result = again.solve(problem, options, checkpoints)
-    if turn and result.reason not in REASONS.values():
+    if turn and result.reason not in ENDS:
         result = again.with_points_in_front(result)
-    if options.filter is not None and result.reason not in REASONS.values():
+    if options.filter is not None and result.reason not in ENDS:
         result = again.without_outliers(result, options.filter)
     if device is not None and result.solution is not None:
         result = replace(
@@ -257,7 +262,7 @@ class Run:
                 raise
             self.interrupted = signal.SIGINT
         if self.comm.any(asked):
-            return False, "the callback asked to stop"
+            return False, ASKED
         if self.comm.size == 1:
             self.interrupted = self.interrupted or self.interrupt.number
         if self.interrupted:

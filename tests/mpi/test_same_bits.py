@@ -47,6 +47,7 @@ CASES = {
     "dr": Case("scene.daba", "--method dr", output="daba"),
     "store": Case("scene.daba", output="daba", most=8),
     "store, none": Case("scene.daba", f"--refine none {HUBER} --linear-solver pcg"),
+    "filtered": Case("scene.npz", "--filter 1 --points-in-front True", most=3, solves=2),
     "every third": Case("scene.npz", "--report-every 3"),
     "two scenes": Case("two.daba", output="daba", devices=4),
     "two scenes, none": Case("two.daba", "--refine none --check", devices=4),

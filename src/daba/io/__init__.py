@@ -5,6 +5,7 @@ A new format is a new module here and one line in `FORMATS`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,8 @@ def load(
     rigs         COLMAP: "keep" refuses a model in which one frame has several images, which must
                  not move relative to each other; "free" takes every image for itself
     """
+    if not split_suffix(path)[0] and not Path(path).exists():
+        raise DabaError(f"cannot read {path}: there is no such file or folder")
     form = _find(path, format)
     if form.load is None:
         raise DabaError(f"{path}: {form.name} files are written, never read")
@@ -116,8 +119,21 @@ def save(
 def target_format(path: PathLike, from_colmap: bool, name: str | None = None) -> Format:
     """The format in which a problem, read from a COLMAP model or not, is written to `path`."""
     suffix = split_suffix(path)[0]
-    known = any(suffix in form.suffixes for form in FORMATS) or is_store(Path(path))
-    return _find(path, "colmap" if name is None and from_colmap and not known else name)
+    # a name such as model.obj is meant for a file, sparse/ba and sparse/0.5 are folders
+    file = re.fullmatch(r"\.[a-z]+", suffix) and not Path(path).is_dir()
+    folder = not file and not is_store(Path(path)) and suffix != ".daba"
+    return _find(path, "colmap" if name is None and from_colmap and folder else name)
+
+
+def _point_to_models(path: PathLike) -> None:
+    """COLMAP numbers its models: sparse holds 0, 1, …, and is itself none."""
+    if Path(path).is_dir():
+        models = sorted(entry.name for entry in Path(path).iterdir() if colmap.is_model(entry))
+        if models:
+            raise DabaError(
+                f"{path} holds COLMAP models ({', '.join(models[:5])}) and is none itself: give "
+                f"one of them, such as {Path(path) / models[0]}"
+            )
 
 
 def _find(path: PathLike, name: str | None) -> Format:
@@ -128,8 +144,10 @@ def _find(path: PathLike, name: str | None) -> Format:
         known = ", ".join(form.name for form in FORMATS)
         raise DabaError(f"unknown format {name!r}; known are {known}")
     suffix, compression = split_suffix(path)
-    if colmap.is_model(path) and not is_store(Path(path)):
-        return _find(path, "colmap")
+    if not is_store(Path(path)):
+        if colmap.is_model(path):
+            return _find(path, "colmap")
+        _point_to_models(path)
     if is_store(Path(path)) or (not suffix and Path(path).is_dir()):  # stores may have any name
         suffix, compression = ".daba", ""
     for form in FORMATS:

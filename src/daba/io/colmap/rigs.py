@@ -53,13 +53,14 @@ def usable(poses: Floats) -> np.ndarray:
 
 
 def _check_alone(model: Model) -> None:
-    frames = model.frames
-    several = [k for k, images in enumerate(frames.images) if len(images) > 1]
+    frames, known = model.frames, set(model.images.ids.tolist())
+    counts = [sum(image in known for _, image in images) for images in frames.images]
+    several = [k for k, count in enumerate(counts) if count > 1]
     if several:
         k = several[0]
         raise DabaError(
             f"{model.folder}: this model has a rig of several cameras: frame {frames.ids[k]} of "
-            f"rig {frames.rigs[k]} has {len(frames.images[k])} images, which must keep their "
+            f"rig {frames.rigs[k]} has {counts[k]} images, which must keep their "
             "places relative to each other, and that cannot be kept here yet; --rigs free adjusts "
             "every image for itself and writes a model without rigs"
         )

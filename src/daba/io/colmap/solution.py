@@ -174,6 +174,4 @@ class Solution:
 
     def _other_model(self) -> DabaError:
         name = self.problem.name
-        return DabaError(
-            f"{self.model.folder} is not the model any more that '{name}' was read from"
-        )
+        return DabaError(f"{self.model.folder} is not the model any more that '{name}' came from")
