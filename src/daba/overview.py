@@ -50,13 +50,18 @@ def overview(result: Result, comm: Communicator) -> dict[str, Any] | None:
         info = source.info
     elif comm.rank == 0:
         assert isinstance(source, Problem)
-        assert result.partition is not None
-        info, partition = source.info, result.partition
+        info, partition = source.info, result.partition or _one_device(source)
         numbers = np.arange(source.num_cameras, dtype=np.int32)
         parts = [_Part.of(source, result.problem, partition, numbers, source.num_points)]
     if comm.rank != 0:
         return None
     return _together(parts, info) | {"machine": machine()}
+
+
+def _one_device(problem: Problem) -> Partition:
+    """Of a result that does not say who owned what."""
+    cameras, points = problem.num_cameras, problem.num_points
+    return Partition(np.zeros(cameras, np.int32), np.zeros(points, np.int32), 1)
 
 
 @dataclass(frozen=True)

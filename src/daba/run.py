@@ -87,8 +87,9 @@ def solve(
     with one_blas_thread(), Interrupt() as interrupt, open_log(log, comm.rank) as lines:
         solver = make_solver(setup.shard, options, comm)
         setup = replace(setup, shard=solver.shard)  # what it has no use for can go
-        run = Run(solver, setup.fingerprint, callback, checkpoints, interrupt, begin, lines)
-        run.recorder = recorder
+        run = Run(
+            solver, setup.fingerprint, callback, checkpoints, interrupt, begin, lines, recorder
+        )
         converged, reason = run.loop()
     return Result(
         solution=setup.gather(solver.x),
@@ -136,9 +137,9 @@ class Run:
         interrupt: Interrupt,
         begin: float,
         log: TextIO | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
-        self.log = log
-        self.recorder: Recorder | None = None
+        self.log, self.recorder = log, recorder
         self.solver, self.callback, self.interrupt, self.begin = solver, callback, interrupt, begin
         self.fingerprint, self.checkpoints = fingerprint, checkpoints
         self.options, self.comm = solver.options, solver.comm

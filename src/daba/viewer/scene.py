@@ -46,7 +46,7 @@ class Scene:
         self.number = len(subject.estimates) - 1
         self.picked: int | None = None
         self.lock = threading.RLock()
-        self._stopped = threading.Event()
+        self.stopped = threading.Event()
         order = np.random.default_rng(0).permutation(len(last.points))
         ends = [0, *range(FIRST, len(order), REST), len(order)]
         self.batches = [order[a:b] for a, b in zip(ends, ends[1:], strict=False)]
@@ -57,7 +57,7 @@ class Scene:
         server.on_client_connect(lambda _: self._add_rest())
 
     def stop(self) -> None:
-        self._stopped.set()
+        self.stopped.set()
 
     def _look(self) -> None:
         view = self.server.initial_camera
@@ -84,7 +84,7 @@ class Scene:
     def _add_rest(self) -> None:
         """Somebody looks: the batches that are still missing, one after the other."""
         while len(self._points) < len(self.batches):
-            if self._stopped.wait(FIRST_PAUSE if len(self._points) == 1 else PAUSE):
+            if self.stopped.wait(FIRST_PAUSE if len(self._points) == 1 else PAUSE):
                 return
             with self.lock:
                 if len(self._points) == len(self.batches):  # another browser was quicker
