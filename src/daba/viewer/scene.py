@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from daba.io.image_list import image_name
 from daba.io.ply import EDGES, place_pyramids, pyramid_size
 from daba.problem import Floats
 from daba.viewer import paint
@@ -227,7 +228,7 @@ class Scene:
 
     def _about(self, camera: int, errors: Floats) -> str:
         images = self.subject.images
-        name = f", {str(images[camera]).split(' ')[0]}" if images is not None else ""
+        name = f", {image_name(images[camera])}" if images is not None else ""
         words = [f"**Camera {camera}**{name}"]
         if self.mode == "device":
             words.append(f"device {self.subject.devices().camera_device[camera]}")
