@@ -135,7 +135,7 @@ class Scene:
         if self.mode == "error":
             return paint.by_error(self.errors().points[which], *self.error_range())
         if self.subject.colors is not None:
-            return np.asarray(self.subject.colors[which])
+            return paint.lifted(self.subject.colors[which])
         return paint.by_height(places[:, 2], self.placing.low[2], self.placing.high[2])
 
     def _camera_colours(self) -> np.ndarray:
