@@ -1,13 +1,16 @@
 """The commands and Python of the documentation, found and run.
 
-Blocks fenced as ```bash or ```python are run, page by page, one after the other, in a folder of
-their own that holds the small problem `problem.txt.bz2`. A comment before a block changes that:
+Blocks fenced as ```bash, ```sh or ```python are run, page by page, one after the other, in a folder
+of their own that holds the small problem `problem.txt.bz2`. A comment before a block changes that:
 
     <!-- not run: REASON -->                 the next block is not run
     <!-- nothing here is run: REASON -->     nor any other of the page
     <!-- needs MODULE -->                    the next block is run where the module can be imported
     <!-- setup                               commands that a reader need not see
     daba synth city.txt --cameras 12
+    -->
+    <!-- setup python                        or Python
+    import shutil
     -->
 """
 
@@ -29,14 +32,14 @@ import pytest
 
 from daba.cli import main
 
-LANGUAGES = ("bash", "python")
+LANGUAGES = {"bash": "bash", "sh": "bash", "python": "python"}
 COMMANDS = ("daba", "mpiexec", "make", "pip", "python")
 """What a line of commands begins with, in blocks that are indented rather than fenced."""
 MARK = re.compile(
     r"<!-- *(?:(?P<page>nothing here is run)|not run|(?P<needs>needs +(?P<module>[\w.]+)))"
     r"(?:: *(?P<reason>[^>]*?))? *-->"
 )
-SETUP = "<!-- setup"
+SETUP = {"<!-- setup": "bash", "<!-- setup python": "python"}
 LIMIT = 120.0
 """Seconds that a block of commands may take."""
 
@@ -69,9 +72,10 @@ def blocks(path: Path) -> list[Block]:
         if mark is not None:
             reason = _reason(mark, path, at + 1)
             whole, skip = (reason, skip) if mark["page"] else (whole, reason)
-        elif line == SETUP:
+        elif line in SETUP:
             end = lines.index("-->", at)
-            found.append(Block(path.name, at + 2, "bash", "\n".join(lines[at + 1 : end]), whole))
+            text = "\n".join(lines[at + 1 : end])
+            found.append(Block(path.name, at + 2, SETUP[line], text, whole or skip))
             at = end
         elif line.startswith("```"):
             end = next(n for n in range(at + 1, len(lines)) if lines[n].strip() == "```")
@@ -79,7 +83,8 @@ def blocks(path: Path) -> list[Block]:
             if language in LANGUAGES:
                 indent = len(lines[at]) - len(lines[at].lstrip())
                 text = "\n".join(each[indent:] for each in lines[at + 1 : end])
-                found.append(Block(path.name, at + 2, language, text, whole or skip))
+                kind = LANGUAGES[language]
+                found.append(Block(path.name, at + 2, kind, text, whole or skip))
             skip, at = "", end
         at += 1
     return found

@@ -61,13 +61,17 @@ daba solve a.txt \\
 ```
 
 <!-- not run: needs a GPU -->
-```bash
+```sh
 daba solve a.txt --backend gpu
 ```
 <!-- needs no_such_module -->
 ```python
 import no_such_module
 ```
+
+<!-- setup python
+y = 2
+-->
 
 - in a list:
   ```python
@@ -85,14 +89,21 @@ def test_blocks_are_found(tmp_path: Path) -> None:
     path.write_text(PAGE)
     found = blocks(path)
     assert [(b.line, b.language) for b in found] == [
-        (2, "bash"), (5, "bash"), (12, "bash"), (16, "python"), (21, "python"),
+        (2, "bash"), (5, "bash"), (12, "bash"), (16, "python"), (20, "python"), (25, "python"),
     ]  # fmt: skip
-    assert [b.skip for b in found] == ["", "", "needs a GPU", "no_such_module is not installed", ""]
+    assert [b.skip for b in found] == [
+        "",
+        "",
+        "needs a GPU",
+        "no_such_module is not installed",
+        "",
+        "",
+    ]
     assert plain_commands(found[1].text) == [
         ["info", "a.txt"],
         ["solve", "a.txt", "--devices", "2"],
     ]
-    assert found[4].text == "x = 1"
+    assert [b.text for b in found[4:]] == ["y = 2", "x = 1"]
     path.write_text("<!-- nothing here is run: needs a cluster -->\n" + PAGE)
     assert {b.skip for b in blocks(path)} == {"needs a cluster"}
     path.write_text("<!-- not run -->\n```bash\ndaba\n```\n")

@@ -114,6 +114,33 @@ def test_of_a_store_it_is_the_same(start: Problem, shown: dict[str, Any], tmp_pa
     same_overview(recorded["overview"], shown)
 
 
+def test_observations_may_have_been_dropped(result: Result) -> None:
+    """The start is told with all of them, the solution with those that are left."""
+    from dataclasses import replace
+
+    p = result.problem
+    keep = np.arange(p.num_observations) % 7 > 0
+    left = replace(p, camera_index=p.camera_index[keep], point_index=p.point_index[keep],
+                   u=p.u[keep], weights=p.weights[keep])  # fmt: skip
+    recorded = record(replace(result, solution=left))
+    assert recorded is not None
+    shown = recorded["overview"]
+    assert sum(shown["errors"]["start"]["counts"]) == p.num_observations
+    assert sum(shown["errors"]["solution"]["counts"]) == keep.sum()
+    assert shown["errors"]["solution"]["rms"] == pytest.approx(daba.pixel_error(left).rms)
+    assert sum(shown["devices"]["observations"]) == keep.sum()
+
+
+def test_names_of_images() -> None:
+    from daba.io.image_list import image_name
+
+    for line, name in (
+        ("a.jpg 0 532.5", "a.jpg"), ("my photo 3.jpg", "my photo 3.jpg"), ("b.png", "b.png"),
+        ("c 1.jpg 0 1.2e+03", "c 1.jpg"),
+    ):  # fmt: skip
+        assert image_name(line) == name
+
+
 def same_overview(a: dict[str, Any], b: dict[str, Any]) -> None:
     """But for rounding, and the order of what is on the map."""
     assert a["devices"] == b["devices"]

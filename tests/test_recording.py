@@ -61,6 +61,19 @@ def test_of_many_a_part_is_taken(
     assert len(still.colors) == 0
 
 
+def test_a_solve_that_goes_on_is_one_film(start: Problem, tmp_path: Path) -> None:
+    """Another partition, and iterations and seconds that are counted on."""
+    recorder = Recorder(tmp_path / "film")
+    first = daba.solve(start, devices=3, iterations=4, recorder=recorder)
+    last = daba.solve(first.problem, devices=2, iterations=3, recorder=recorder)
+    still, shots = read_recording(tmp_path / "film")
+    assert [shot.iteration for shot in shots] == list(range(8))
+    assert shots[-1].seconds == first.seconds + last.seconds
+    np.testing.assert_array_equal(still.point_id, np.arange(150))
+    for shot, problem in ((shots[4], first.problem), (shots[7], last.problem)):
+        np.testing.assert_allclose(shot.points + still.origin, problem.points, atol=2e-4, rtol=0)
+
+
 def test_watchers_see_what_is_written(start: Problem, tmp_path: Path) -> None:
     seen: list[tuple[Still, Snapshot]] = []
     recorder = Recorder(tmp_path / "film", [lambda *both: seen.append(both)])

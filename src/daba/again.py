@@ -139,8 +139,9 @@ class Again:
             solver = backend.solver(setup.shard, options, comm)
             setup = replace(setup, shard=solver.shard)  # what it has no use for can go
             told = None if self.callback is None else self.told
-            run = Run(solver, setup.fingerprint, told, checkpoints, interrupt, begin, lines)
-            run.recorder, run.past = self.recorder, self.past
+            run = Run(
+                solver, setup.fingerprint, told, checkpoints, interrupt, begin, lines, self.recorder
+            )
             converged, reason = run.loop()
         x = solver.x
         return Result(

@@ -16,6 +16,7 @@ import numpy as np
 from daba.comm.serial import Communicator
 from daba.frame import Frame, reach
 from daba.intrinsics import pixel_errors
+from daba.io.image_list import image_name
 from daba.machine import machine
 from daba.partition import Partition
 from daba.problem import Floats, Ints, Problem
@@ -50,13 +51,18 @@ def overview(result: Result, comm: Communicator) -> dict[str, Any] | None:
         info = source.info
     elif comm.rank == 0:
         assert isinstance(source, Problem)
-        assert result.partition is not None
-        info, partition = source.info, result.partition
+        info, partition = source.info, result.partition or _one_device(source)
         numbers = np.arange(source.num_cameras, dtype=np.int32)
         parts = [_Part.of(source, result.problem, partition, numbers, source.num_points)]
     if comm.rank != 0:
         return None
     return _together(parts, info) | {"machine": machine()}
+
+
+def _one_device(problem: Problem) -> Partition:
+    """Of a result that does not say who owned what."""
+    cameras, points = problem.num_cameras, problem.num_points
+    return Partition(np.zeros(cameras, np.int32), np.zeros(points, np.int32), 1)
 
 
 @dataclass(frozen=True)
@@ -91,11 +97,11 @@ class _Part:
         points    how many come first and are its own; the others are looked at elsewhere
         share     of the map that is its own
         """
-        S, cam = partition.devices, start.camera_index
+        S, problems = partition.devices, (start, solution)
         of_camera, of_point = partition.camera_device, partition.point_device
-        at = of_camera[cam]
-        inter = at != of_point[start.point_index]
-        errors = [pixel_errors(problem) for problem in (start, solution)]
+        at = of_camera[solution.camera_index]
+        inter = at != of_point[solution.point_index]
+        errors = [pixel_errors(problem) for problem in problems]
         i = _some(start.num_cameras, max(1, int(share * MAP_CAMERAS)))
         j = _some(points, max(1, int(share * MAP_POINTS)))
         with np.errstate(over="ignore"):
@@ -109,7 +115,7 @@ class _Part:
             ]).astype(np.int64),
             counts=np.stack([_histogram(r) for r in errors]),
             sums=sums,
-            worst=_worst(start, solution, errors, numbers, of_camera),
+            worst=_worst(problems, errors, numbers, of_camera),
             cameras=solution.cameras[i], camera_device=of_camera[i],
             points=solution.points[j], point_device=of_point[j],
         )  # fmt: skip
@@ -168,16 +174,17 @@ def _histogram(errors: Floats) -> np.ndarray:
 
 
 def _worst(
-    start: Problem, solution: Problem, errors: list[Floats], numbers: Ints, device: Ints
+    problems: tuple[Problem, Problem], errors: list[Floats], numbers: Ints, device: Ints
 ) -> list[dict[str, Any]]:
-    """Cameras with the largest mean error at the solution, which may have lost outliers."""
-    cameras, ends = start.num_cameras, (start.camera_index, solution.camera_index)
-    count = np.bincount(ends[1], minlength=cameras)
+    """Cameras with the largest mean error at the solution, of what is still observed there."""
+    C = problems[1].num_cameras
+    counts = [np.bincount(problem.camera_index, minlength=C) for problem in problems]
     with np.errstate(invalid="ignore", divide="ignore"):
         before, after = (
-            np.bincount(i, r, cameras) / np.bincount(i, minlength=cameras)
-            for i, r in zip(ends, errors, strict=True)
+            np.bincount(problem.camera_index, r, C) / count
+            for problem, r, count in zip(problems, errors, counts, strict=True)
         )
+    count = counts[1]
     after = np.where(count > 0, after, -1.0)
     order = np.argsort(-after, kind="stable")[:WORST]
     return [
@@ -201,7 +208,7 @@ def _together(parts: list[_Part], info: dict[str, Any]) -> dict[str, Any]:
     images = info.get("images")
     if images is not None:
         for camera in worst:
-            camera["image"] = str(images[camera["camera"]]).split(" ")[0]
+            camera["image"] = image_name(images[camera["camera"]])
     errors = {
         when: {
             "mean": float(total) / max(int(row.sum()), 1),

@@ -81,8 +81,12 @@ class Recorder:
     watchers: Sequence[Watcher] = ()
     info: dict[str, Any] = field(default_factory=dict)
     _still: Still | None = None
+    _run: Run | None = None
+    _past: tuple[int, float] = (0, 0.0)
+    """Iterations and seconds of solves before this one, which goes on from them."""
     _next: int = 0
-    _taken: int = -1
+    _taken: tuple[int, float] = (-1, 0.0)
+    """When the last snapshot was taken."""
 
     def __post_init__(self) -> None:
         if self.folder is not None:
@@ -90,46 +94,55 @@ class Recorder:
 
     def take(self, run: Run) -> None:
         """Look at a solve, if it is time; all processes call after each report."""
-        entry = run.latest
-        if entry.iteration < self._next:
-            return
-        far = entry.iteration * GROWTH if entry.iteration >= EACH else 0.0
-        self._next = max(entry.iteration + 1, int(far))
-        self._take(run)
-
-    def finish(self, run: Run) -> None:
-        """The last iteration is always recorded."""
-        if run.latest.iteration != self._taken:
+        if run is not self._run:
+            self._begin(run)
+        number = self._past[0] + run.history[-1].iteration
+        if number >= self._next:
+            self._next = max(number + 1, int(number * GROWTH) if number >= EACH else 0)
             self._take(run)
 
-    def _take(self, run: Run) -> None:
-        first, self._taken = self._taken < 0, run.latest.iteration
-        shard, x = run.solver.shard, run.solver.x
+    def finish(self, run: Run) -> None:
+        """The last iteration is always recorded; another solve may go on from it."""
+        if self._past[0] + run.history[-1].iteration != self._taken[0]:
+            self._take(run)
+        self._run = None
+
+    def _begin(self, run: Run) -> None:
+        """Choose what is shown, by number: every process finds what it owns of it."""
+        self._run, shard = run, run.solver.shard
+        if self._taken[0] >= 0:
+            self._past = self._taken
         extent = shard.extent
         steps = [max(1, count // most) for count, most in
                  ((extent.cameras, CAMERAS), (extent.points, POINTS))]  # fmt: skip
-        i = np.flatnonzero(shard.camera_order % steps[0] == 0)
-        j = np.flatnonzero(shard.point_order % steps[1] == 0)
-        if first:
-            parts = run.comm.collect(_still_part(shard, x, i, j))
-            if run.comm.rank == 0:
-                self._still = _put_together(parts, run.fingerprint["name"], self.info)
-                self._write(STILL, self._still._asdict())
-        taken = run.comm.collect(
-            (shard.camera_order[i], x.cameras[i, :12], shard.point_order[j], x.points[j])
+        self._mine = (
+            np.flatnonzero(shard.camera_order % steps[0] == 0),
+            np.flatnonzero(shard.point_order % steps[1] == 0),
         )
+        parts = run.comm.collect(_still_part(shard, run.solver.x, *self._mine))
+        if run.comm.rank == 0:
+            still = _put_together(parts, run.fingerprint["name"], self.info)
+            self._order = np.argsort(still.camera_id), np.argsort(still.point_id)
+            if self._still is None:
+                self._still = _sorted(still, *self._order)
+                self._write(STILL, self._still._asdict())
+
+    def _take(self, run: Run) -> None:
+        (i, j), x, entry = self._mine, run.solver.x, run.history[-1]
+        self._taken = self._past[0] + entry.iteration, self._past[1] + entry.seconds
+        taken = run.comm.collect((x.cameras[i, :12], x.points[j]))
         if run.comm.rank == 0:
             assert self._still is not None
-            entry = run.latest
-            i, cameras, j, points = (np.concatenate(part) for part in zip(*taken, strict=True))
-            cameras = _in_order(self._still.camera_id, i, cameras)
-            points = _in_order(self._still.point_id, j, points)
+            cameras, points = (
+                np.concatenate(part)[order]
+                for part, order in zip(zip(*taken, strict=True), self._order, strict=True)
+            )
             cameras[:, 9:] -= self._still.origin
             shot = Snapshot(
-                entry.iteration, entry.seconds, entry.mean_objective, entry.rms_pixels,
+                *self._taken, entry.mean_objective, entry.rms_pixels,
                 cameras.astype(np.float32), (points - self._still.origin).astype(np.float32),
             )  # fmt: skip
-            self._write(f"iteration-{entry.iteration:08d}.npz", shot._asdict())
+            self._write(f"iteration-{shot.iteration:08d}.npz", shot._asdict())
             self._show(self._still, shot)
 
     def _show(self, still: Still, shot: Snapshot) -> None:
@@ -153,13 +166,6 @@ class Recorder:
         except DabaError as error:  # a solve must not end for want of its film
             warnings.warn(f"nothing is recorded any more: {error}", DabaWarning, stacklevel=2)
             self.folder = None
-
-
-def _in_order(wanted: Ints, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Rows of numbered things in the order of those that are wanted: a solve that goes on without
-    outliers may hold them in another."""
-    order = np.argsort(numbers)
-    return np.asarray(rows[order[np.searchsorted(numbers, wanted, sorter=order)]])
 
 
 def _still_part(shard: Any, x: Any, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
@@ -192,6 +198,18 @@ def _put_together(parts: list[dict[str, np.ndarray]], name: str, info: dict[str,
         if colors is None
         else np.clip(np.asarray(colors)[whole["point_id"]], 0, 255).astype(np.uint8),
         **whole,
+    )
+
+
+def _sorted(still: Still, cameras: np.ndarray, points: np.ndarray) -> Still:
+    """By number: who owns what may change from one solve to the next."""
+    return still._replace(
+        camera_id=still.camera_id[cameras],
+        camera_device=still.camera_device[cameras],
+        wide=still.wide[cameras],
+        point_id=still.point_id[points],
+        point_device=still.point_device[points],
+        colors=still.colors[points] if len(still.colors) else still.colors,
     )
 
 

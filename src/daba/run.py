@@ -135,10 +135,9 @@ class Run:
         interrupt: Interrupt,
         begin: float,
         log: TextIO | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
-        self.log = log
-        self.recorder: Recorder | None = None
-        self.past: Iteration | None = None  # where a solve before this one has ended
+        self.log, self.recorder = log, recorder
         self.solver, self.callback, self.interrupt, self.begin = solver, callback, interrupt, begin
         self.fingerprint, self.checkpoints = fingerprint, checkpoints
         self.options, self.comm = solver.options, solver.comm
@@ -161,11 +160,6 @@ class Run:
         now = self.record()
         if not self.history:
             self.history.append(now)
-
-    @property
-    def latest(self) -> Iteration:
-        """The last report, counted from the first solve on."""
-        return self.history[-1] if self.past is None else self.history[-1].after(self.past)
 
     def loop(self) -> tuple[bool, str]:
         """Iterate until there is a reason to stop; whether it has converged, and the reason."""

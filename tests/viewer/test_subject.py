@@ -93,6 +93,18 @@ def test_what_a_camera_sees(scene: Problem) -> None:
     )
 
 
+def test_observations_may_have_been_dropped(scene: Problem) -> None:
+    from dataclasses import replace
+
+    keep = np.arange(scene.num_observations) % 5 > 0
+    less = replace(scene, camera_index=scene.camera_index[keep], u=scene.u[keep],
+                   point_index=scene.point_index[keep], weights=scene.weights[keep])  # fmt: skip
+    subject = subject_of(scene, less)
+    for number, problem in enumerate((scene, less)):
+        expected = problem.point_index[problem.camera_index == 3]
+        np.testing.assert_array_equal(subject.seen(3, number).points, expected)
+
+
 def test_before_and_after_must_be_the_same_problem(scene: Problem) -> None:
     other = daba.generate(daba.SceneOptions(cameras=15, points=300, seed=4)).start
     with pytest.raises(daba.DabaError, match="not the same problem: 16 and 15 cameras"):

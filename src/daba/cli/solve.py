@@ -302,11 +302,11 @@ def _write(command: Solve, result: Result, comm: Communicator) -> tuple[list[Pat
     for path in stores:
         attempt(path, lambda path: save_store(result, path, comm))
     whole = gather(result, comm) if files else None
+    for path in files if comm.rank == 0 else ():
+        attempt(path, lambda path: _save(command, cast("Problem", whole), path))
     told = command.history is not None or command.report is not None
     recorded = record(result, comm) if told else None
     if comm.rank == 0:
-        for path in files:
-            attempt(path, lambda path: _save(command, cast("Problem", whole), path))
         attempt(command.history, write_history)
         attempt(command.report, write_page)
         attempt(command.plot, lambda path: convergence(result, path))

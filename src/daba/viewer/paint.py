@@ -49,6 +49,11 @@ def error_range(*errors: Floats) -> tuple[float, float]:
     return float(low), float(max(high, 2 * low))
 
 
+def lifted(colours: np.ndarray) -> np.ndarray:
+    """Colours of images, so that black can be told from the dark page."""
+    return np.rint(32 + colours * ((255 - 32) / 255)).astype(np.uint8)
+
+
 def of_lines(colours: np.ndarray) -> np.ndarray:
     """As the browser wants them: it takes the colours of lines for light, those of points not."""
     return np.rint(255.0 * (colours / 255.0) ** 2.2).astype(np.uint8)

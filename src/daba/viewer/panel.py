@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from daba.viewer import paint
 from daba.viewer.scene import Mode, Scene
@@ -93,7 +94,8 @@ class Panel:
             if not self._playing:
                 break
             self.change(self.slider, number)
-            time.sleep(PAUSE)
+            if self.scene.stopped.wait(PAUSE):
+                break
         self._playing, self.play.label = False, "play"
 
     def grow(self, estimate: Estimate) -> None:
@@ -178,8 +180,6 @@ class Panel:
             self.told.content = self.scene.pick(number if number >= 0 else None)
 
     def _clicked(self, event: Any) -> None:
-        import numpy as np
-
         with self.lock:
             found = self.scene.nearest(np.array(event.ray_origin), np.array(event.ray_direction))
             if found is not None:

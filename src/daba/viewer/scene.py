@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from daba.io.image_list import image_name
 from daba.io.ply import EDGES, place_pyramids, pyramid_size
 from daba.problem import Floats
 from daba.viewer import paint
@@ -46,7 +47,7 @@ class Scene:
         self.number = len(subject.estimates) - 1
         self.picked: int | None = None
         self.lock = threading.RLock()
-        self._stopped = threading.Event()
+        self.stopped = threading.Event()
         order = np.random.default_rng(0).permutation(len(last.points))
         ends = [0, *range(FIRST, len(order), REST), len(order)]
         self.batches = [order[a:b] for a, b in zip(ends, ends[1:], strict=False)]
@@ -57,7 +58,7 @@ class Scene:
         server.on_client_connect(lambda _: self._add_rest())
 
     def stop(self) -> None:
-        self._stopped.set()
+        self.stopped.set()
 
     def _look(self) -> None:
         view = self.server.initial_camera
@@ -84,7 +85,7 @@ class Scene:
     def _add_rest(self) -> None:
         """Somebody looks: the batches that are still missing, one after the other."""
         while len(self._points) < len(self.batches):
-            if self._stopped.wait(FIRST_PAUSE if len(self._points) == 1 else PAUSE):
+            if self.stopped.wait(FIRST_PAUSE if len(self._points) == 1 else PAUSE):
                 return
             with self.lock:
                 if len(self._points) == len(self.batches):  # another browser was quicker
@@ -134,7 +135,7 @@ class Scene:
         if self.mode == "error":
             return paint.by_error(self.errors().points[which], *self.error_range())
         if self.subject.colors is not None:
-            return np.asarray(self.subject.colors[which])
+            return paint.lifted(self.subject.colors[which])
         return paint.by_height(places[:, 2], self.placing.low[2], self.placing.high[2])
 
     def _camera_colours(self) -> np.ndarray:
@@ -227,7 +228,7 @@ class Scene:
 
     def _about(self, camera: int, errors: Floats) -> str:
         images = self.subject.images
-        name = f", {str(images[camera]).split(' ')[0]}" if images is not None else ""
+        name = f", {image_name(images[camera])}" if images is not None else ""
         words = [f"**Camera {camera}**{name}"]
         if self.mode == "device":
             words.append(f"device {self.subject.devices().camera_device[camera]}")

@@ -80,21 +80,15 @@ class Subject:
 
     def __post_init__(self) -> None:
         self._errors = cache(lambda number: mean_errors(self.problems[number]))
-        if self.problems:
-            first = self.problems[0]
-            self._order = cache(lambda: np.argsort(first.camera_index, kind="stable"))
-            self._ends = cache(
-                lambda: np.cumsum(np.bincount(first.camera_index, minlength=first.num_cameras))
-            )
+        self._by_camera = cache(lambda number: _by_camera(self.problems[number]))
 
     def seen(self, camera: int, number: int) -> Seen:
         """What a camera sees, at the estimate with that number."""
         if not self.problems:
             return Seen(np.empty(0, np.int32), np.empty(0))
-        end = int(self._ends()[camera])
-        begin = int(self._ends()[camera - 1]) if camera else 0
-        k = self._order()[begin:end]
-        return Seen(self.problems[0].point_index[k], self.errors(number).each[k])
+        order, ends = self._by_camera(number)
+        k = order[ends[camera] : ends[camera + 1]]
+        return Seen(self.problems[number].point_index[k], self.errors(number).each[k])
 
     @property
     def counts(self) -> str:
@@ -131,7 +125,7 @@ def subject_of(
     """
     problems = [before] if after is None else [before, after]
     if after is not None:
-        for what in ("num_cameras", "num_points", "num_observations"):
+        for what in ("num_cameras", "num_points"):  # observations may have been dropped
             a, b = getattr(before, what), getattr(after, what)
             if a != b:
                 raise DabaError(
@@ -185,6 +179,13 @@ def estimate_of(still: Still, shot: Snapshot) -> Estimate:
         points=shot.points + still.origin,
         about=f"F / K {shot.mean_objective:.6g}, {shot.rms_pixels:.4g} px, {shot.seconds:.2f} s",
     )
+
+
+def _by_camera(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Observations camera after camera, and where each camera's begin and end."""
+    counts = np.bincount(problem.camera_index, minlength=problem.num_cameras)
+    order = np.argsort(problem.camera_index, kind="stable")
+    return order, np.concatenate([[0], np.cumsum(counts)])
 
 
 def _openings(problem: Problem) -> Floats:
