@@ -74,7 +74,7 @@ def test_a_taken_port_is_passed_over(view: serve.View, after: Problem) -> None:
 
 def test_points_and_cameras(view: serve.View, after: Problem) -> None:
     np.testing.assert_array_equal(shown(view), view.scene.placing(after.points))
-    lines = view.scene._cameras.points
+    lines = view.scene._cameras[0].points
     assert lines.shape == (14 * 8, 2, 3)  # one set of lines for all cameras
     centres = view.scene.placing(after.centers)
     np.testing.assert_allclose(lines.reshape(14, 8, 2, 3)[:, :4, 0], centres[:, None].repeat(4, 1))
@@ -134,26 +134,58 @@ def test_a_click_finds_the_camera(view: serve.View, after: Problem) -> None:
 
 
 def test_sizes_and_visibility(view: serve.View) -> None:
-    first = view.scene._cameras.points.copy()
+    first = view.scene._cameras[0].points.copy()
     view.scene.resize_cameras(2 * view.scene.camera_size)
     view.scene.resize_points(0.5)
-    edges = [np.linalg.norm(p[:, 1] - p[:, 0], axis=1) for p in (first, view.scene._cameras.points)]
+    edges = [
+        np.linalg.norm(p[:, 1] - p[:, 0], axis=1) for p in (first, view.scene._cameras[0].points)
+    ]
     np.testing.assert_allclose(edges[1], 2 * edges[0], rtol=1e-3)
     assert view.scene._points[0].point_size == 0.5
     view.scene.hide(points=True, cameras=False)
-    assert (view.scene._points[0].visible, view.scene._cameras.visible) == (False, True)
+    assert (view.scene._points[0].visible, view.scene._cameras[0].visible) == (False, True)
 
 
 def test_many_points_come_in_batches(after: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first shows all parts of the scene; the others follow when somebody looks."""
-    for name, value in (("FIRST", 60), ("REST", 100), ("FIRST_PAUSE", 0.0), ("PAUSE", 0.0)):
+    for name, value in (("FIRST", 60), ("REST", 100), ("SOME", 5), ("PAUSE", 0.0)):
         monkeypatch.setattr(scene, name, value)
     view = serve.View(subject_of(after), port=0)
     try:
         assert [len(batch) for batch in view.scene.batches] == [60, 100, 90]
         assert len(view.scene._points) == 1
-        view.scene._add_rest()
+        assert [len(handle.points) for handle in view.scene._cameras] == [8 * 7]
+        browser = Drawing()
+        view.scene._add_rest(browser)
+        assert browser.asked == 2
+        assert [len(handle.points) for handle in view.scene._cameras] == [8 * 7, 8 * 7]
         np.testing.assert_array_equal(shown(view), view.scene.placing(after.points))
+    finally:
+        view.stop()
+
+
+class Drawing:
+    """A browser that draws whatever it is asked for."""
+
+    asked = 0
+
+    def get_render(self, *_: int, timeout: float) -> None:
+        self.asked += 1
+
+
+def test_a_browser_that_has_gone_gets_nothing(
+    after: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scene, "FIRST", 60)
+    view = serve.View(subject_of(after), port=0)
+
+    class Gone(Drawing):
+        def get_render(self, *_: int, timeout: float) -> None:
+            raise RuntimeError("disconnected")
+
+    try:
+        view.scene._add_rest(Gone())
+        assert len(view.scene._points) == 1 < len(view.scene.batches)
     finally:
         view.stop()
 

@@ -1,7 +1,8 @@
 """The points, cameras and lines of a page.
 
 Points are sent in batches of a random order: the first already shows the whole scene, and the
-others follow when somebody looks. All cameras are one set of lines, however many there are.
+others follow when somebody looks. Cameras are lines, of some first and then of all others, however
+many there are.
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ from daba.viewer.subject import Errors, Estimate, Subject
 
 Mode = Literal["colour", "error", "device"]
 
-FIRST, REST = 50_000, 200_000
+FIRST, REST = 40_000, 200_000
 """Points in the first batch, and in each that follows."""
-FIRST_PAUSE, PAUSE = 3.0, 1.0
-"""Seconds after the first batch and after each other, for a browser to draw what it has."""
+SOME = 300
+"""Cameras that are shown at first: without a graphics card, lines take long to draw."""
+PAUSE = 1.5
+"""Seconds between two batches, after the browser has drawn the one before."""
+PATIENCE = 30.0
+"""Seconds that a browser may take for that."""
 LINES = 3000
 """Observation lines of a camera, at most."""
 FOV = float(np.radians(50.0))
@@ -51,11 +56,14 @@ class Scene:
         order = np.random.default_rng(0).permutation(len(last.points))
         ends = [0, *range(FIRST, len(order), REST), len(order)]
         self.batches = [order[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+        cameras = np.arange(len(last.centers))
+        early = cameras % max(1, len(cameras) // SOME) == 0
+        self.groups = [group for group in (cameras[early], cameras[~early]) if len(group)]
         self._sight: list[Any] = []
-        self._cameras = self._add_cameras()
+        self._cameras = [self._add_group(0)]
         self._points = [self._add_batch(0)]
         self._look()
-        server.on_client_connect(lambda _: self._add_rest())
+        server.on_client_connect(self._add_rest)
 
     def stop(self) -> None:
         self.stopped.set()
@@ -66,9 +74,9 @@ class Scene:
         view.position, view.look_at = self.placing.first_look(self.estimate.rotations, FOV)
         view.near, view.far = 0.01, 2000.0
 
-    def _add_cameras(self) -> Any:
-        lines = self._lines(self._corners(), self._camera_colours())
-        return self.server.scene.add_line_segments("/cameras", *lines, **THIN)
+    def _add_group(self, number: int) -> Any:
+        lines = self._lines(self.groups[number])
+        return self.server.scene.add_line_segments(f"/cameras/{number}", *lines, **THIN)
 
     def _add_batch(self, number: int) -> Any:
         places = self._places(self.batches[number])
@@ -82,17 +90,22 @@ class Scene:
             precision="float32",
         )
 
-    def _add_rest(self) -> None:
-        """Somebody looks: the batches that are still missing, one after the other."""
-        while len(self._points) < len(self.batches):
-            if self.stopped.wait(FIRST_PAUSE if len(self._points) == 1 else PAUSE):
+    def _add_rest(self, client: Any) -> None:
+        """Somebody looks: the batches that are still missing, each when the browser has drawn the
+        one before, so that a slow one has a picture soon."""
+        while self._missing():
+            if not _has_drawn(client) or self.stopped.wait(PAUSE):
                 return
-            with self.lock:
-                if len(self._points) == len(self.batches):  # another browser was quicker
-                    return
-                handle = self._add_batch(len(self._points))
-                handle.visible = self._points[0].visible
-                self._points.append(handle)
+            with self.lock:  # another browser may have been quicker
+                if len(self._cameras) < len(self.groups):
+                    self._cameras.append(self._add_group(len(self._cameras)))
+                    self._cameras[-1].visible = self._cameras[0].visible
+                if len(self._points) < len(self.batches):
+                    self._points.append(self._add_batch(len(self._points)))
+                    self._points[-1].visible = self._points[0].visible
+
+    def _missing(self) -> bool:
+        return len(self._points) < len(self.batches) or len(self._cameras) < len(self.groups)
 
     # what is where
 
@@ -112,8 +125,9 @@ class Scene:
             self.camera_size,
         )
 
-    def _lines(self, corners: np.ndarray, colours: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of cameras, and the colours of their ends."""
+    def _lines(self, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of some cameras, and the colours of their ends."""
+        corners, colours = self._corners()[which], self._camera_colours()[which]
         shown = np.isfinite(corners).all(axis=(1, 2))
         lines = corners[shown][:, EDGES].reshape(-1, 2, 3).astype(np.float32)
         of_ends = np.repeat(paint.of_lines(colours[shown]), 2 * len(EDGES), axis=0)
@@ -172,7 +186,8 @@ class Scene:
         with self.lock:
             for handle in self._points:
                 handle.visible = not points
-            self._cameras.visible = not cameras
+            for handle in self._cameras:
+                handle.visible = not cameras
 
     def _update(self, moved: bool) -> None:
         with self.lock:
@@ -185,13 +200,13 @@ class Scene:
             self.pick(self.picked)
 
     def _update_cameras(self) -> None:
-        lines, of_ends = self._lines(self._corners(), self._camera_colours())
-        if len(lines) == len(self._cameras.points):
-            self._cameras.points, self._cameras.colors = lines, of_ends
-        else:  # one has come from too far away to be shown, or gone there
-            shown = self._cameras.visible
-            self._cameras = self.server.scene.add_line_segments("/cameras", lines, of_ends, **THIN)
-            self._cameras.visible = shown
+        for number, handle in enumerate(self._cameras):
+            lines, of_ends = self._lines(self.groups[number])
+            if len(lines) == len(handle.points):
+                handle.points, handle.colors = lines, of_ends
+            else:  # one has come from too far away to be shown, or gone there
+                self._cameras[number] = self._add_group(number)
+                self._cameras[number].visible = handle.visible
 
     # one camera
 
@@ -247,6 +262,17 @@ class Scene:
             allowed = np.maximum(1.2 * self.camera_size, 0.012 * far)
             miss = np.where((far > 0) & (off < allowed), off / far, np.inf)
         return int(np.argmin(miss)) if np.isfinite(miss).any() else None
+
+
+def _has_drawn(client: Any) -> bool:
+    """Wait until a browser has drawn what it was sent; whether it is still there."""
+    try:
+        client.get_render(8, 8, timeout=PATIENCE)
+    except TimeoutError:  # a page that nobody looks at now is not drawn
+        return True
+    except RuntimeError:
+        return False
+    return True
 
 
 def _seen(places: np.ndarray) -> np.ndarray:

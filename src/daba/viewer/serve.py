@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import warnings
 from contextlib import redirect_stdout, suppress
 from io import StringIO
 from typing import Any
@@ -86,6 +87,8 @@ def import_viser() -> Any:
 def _server(host: str, port: int, label: str) -> Any:
     viser = import_viser()
     port = _free_port(host, port)
+    # a browser may be closed at any time, and then nothing is wrong
+    warnings.filterwarnings("ignore", message="Queued a .* on a closed connection")
     with redirect_stdout(StringIO()):  # viser has a banner of its own
         server = viser.ViserServer(host=host, port=port, label=f"daba: {label}", verbose=False)
     server.gui.configure_theme(
