@@ -10,7 +10,6 @@ import dataclasses
 import inspect
 import re
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +40,7 @@ def reference() -> str:
     for module, names in daba._HOME.items():
         for name in names:
             links.append(f"[{name}](#{name.lower()})")
-            # of the module: `daba.inspect` may be the function or the module of that name
-            parts.append(entry(name, getattr(import_module(module), name), module))
+            parts.append(entry(name, getattr(daba, name), module))
     parts.insert(1, " · ".join(sorted(links, key=str.lower)) + "\n")
     return "\n".join(parts)
 

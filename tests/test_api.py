@@ -221,3 +221,8 @@ def test_a_real_problem(real_file: Callable[[str], Path]) -> None:
     result = daba.solve(daba.load(path), iterations=15)
     assert result.history[0].mean_objective == pytest.approx(9.720695, abs=1e-6)
     assert result.mean_objective < 0.9
+
+
+def test_no_public_name_is_hidden_by_a_module() -> None:
+    modules = {path.stem for path in Path(daba.__file__).parent.iterdir()}
+    assert not modules & set(daba.__all__)

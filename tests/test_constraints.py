@@ -11,9 +11,9 @@ import pytest
 
 import daba
 from daba.constraints import Constraints
-from daba.inspect import inspect
 from daba.io import native, store
 from daba.layout import lay_out
+from daba.oddities import inspect
 from daba.priors import Priors, Targets
 from daba.problem import Problem
 from daba.shard import make_shard

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daba.inspect import inspect
+from daba.oddities import inspect
 from daba.problem import Problem
 
 

@@ -21,8 +21,8 @@ _HOME = {
     "daba.checkpoint": ["Checkpoints"],
     "daba.errors": ["DabaError", "DabaWarning"],
     "daba.filtering": ["Dropped", "filter_outliers"],
-    "daba.gather": ["gather", "save_store"],
-    "daba.inspect": ["inspect"],
+    "daba.gathering": ["gather", "save_store"],
+    "daba.oddities": ["inspect"],
     "daba.intrinsics": ["PixelError", "forward_model", "pixel_error", "pixel_errors"],
     "daba.io": ["load", "save"],
     "daba.io.store": ["Store"],
@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from daba.checkpoint import Checkpoints
     from daba.errors import DabaError, DabaWarning
     from daba.filtering import Dropped, filter_outliers
-    from daba.gather import gather, save_store
-    from daba.inspect import inspect
+    from daba.gathering import gather, save_store
     from daba.intrinsics import PixelError, forward_model, pixel_error, pixel_errors
     from daba.io import load, save
     from daba.io.store import Store
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
         Welsch,
         make_loss,
     )
+    from daba.oddities import inspect
     from daba.options import Options
     from daba.partition import Partition, make_partition, partition_from_arrays
     from daba.priors import Priors, Targets

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from daba import guarantees
 from daba.acceleration import Nesterov, RestartMetrics
 from daba.comm.serial import Blocks, Communicator
-from daba.errors import DabaError
 from daba.joint import JointStep
 from daba.kernels.cpu import objective as passes
 from daba.kernels.cpu import refine, state
@@ -194,27 +194,8 @@ class Solver(Saving):
             self.levenberg.prepare(step.x)
 
     def check(self) -> None:
-        """Raise `DabaError` if a guarantee of the method does not hold at this iteration.
-
-        DABA: ΣF^α = F, F^α ≤ E^α ≤ F̄^α of the iteration before, F̄^α not rising (Lemma 1). DUBA and
-        LM: F not rising.
-        """
-        F, before, metrics = self.objective, self.checked, self.metrics
-        if self.accelerated:
-            scale = 1e-9 * F
-            total = float(self.comm.gather(metrics.F[:, None]).sum())
-            broken = {
-                "ΣF^α = F": abs(total - F) > scale,
-                "F^α ≤ E^α": bool((metrics.F > metrics.E + scale).any()),
-                "E^α ≤ F̄^α": bool((metrics.E > before[1] + scale).any()),
-                "F̄^α never rises": bool((metrics.F_bar > before[1] + scale).any()),
-            }
-        else:
-            broken = {"F never rises": before[0] * (1 + 1e-12) < F}
-        self.checked = (F, metrics.F_bar.copy())
-        if any(broken.values()):
-            names = ", ".join(name for name, failed in broken.items() if failed)
-            raise DabaError(f"a guarantee of the method failed in rounding or in code: {names}")
+        """Raise `DabaError` if a guarantee of the method does not hold at this iteration."""
+        self.checked = guarantees.check(self, 1e-9)
 
     def gradient_norm(self) -> float:
         """Largest entry of the gradient of F; the surrogate's is the same at its base (Prop. 1)."""

@@ -10,7 +10,7 @@ import tyro
 
 from daba.cli.arguments import Intrinsics, Json, Rigs, parse
 from daba.cli.console import make_console, numbers_table, pairs_table, to_json
-from daba.inspect import Distribution, Report, inspect
+from daba.oddities import Distribution, Report, inspect
 
 
 @dataclass(frozen=True)

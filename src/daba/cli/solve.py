@@ -199,7 +199,7 @@ def _checkpoints(command: Solve) -> Checkpoints | None:
 
 def _announced(problem: Problem | Store | None) -> Console | None:
     """A console on which the problem and its oddities are told; None if nobody listens."""
-    from daba.inspect import inspect
+    from daba.oddities import inspect
 
     console = make_console()
     try:
@@ -271,7 +271,7 @@ def _check_shared(command: Solve, problem: Problem) -> None:
 def _write(command: Solve, result: Result, comm: Communicator) -> tuple[list[Path], list[str]]:
     """Write every file that can be written; returns those, and what went wrong with others. All
     processes write a store; rank 0 writes the rest, and gathers the solution for that."""
-    from daba.gather import gather, save_store
+    from daba.gathering import gather, save_store
     from daba.io.files import open_output
     from daba.io.folders import is_store
     from daba.overview import record

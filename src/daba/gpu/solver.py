@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
+from daba import guarantees
 from daba.comm.serial import Communicator
-from daba.errors import DabaError
 from daba.gpu.arrays import Arrays
 from daba.gpu.ghosts import Ghosts
 from daba.gpu.graphs import Graphs
@@ -254,20 +254,6 @@ class GpuSolver(Saving):
         self.iteration.centers = centers
 
     def check(self) -> None:
-        """Raise `DabaError` if a guarantee of the method does not hold (`Solver.check`)."""
-        F, before, metrics = self.objective, self.checked, self.metrics
-        scale = (1e-4 if self.arrays.precision.points == torch.float32 else 1e-9) * F
-        if self.accelerated:
-            total = float(self.comm.gather(metrics.F[:, None]).sum())
-            broken = {
-                "ΣF^α = F": abs(total - F) > scale,
-                "F^α ≤ E^α": bool((metrics.F > metrics.E + scale).any()),
-                "E^α ≤ F̄^α": bool((metrics.E > before[1] + scale).any()),
-                "F̄^α never rises": bool((metrics.F_bar > before[1] + scale).any()),
-            }
-        else:
-            broken = {"F never rises": before[0] * (1 + 1e-12) + scale * 1e-3 < F}
-        self.checked = (F, metrics.F_bar.copy())
-        if any(broken.values()):
-            names = ", ".join(name for name, failed in broken.items() if failed)
-            raise DabaError(f"a guarantee of the method failed in rounding or in code: {names}")
+        """Raise `DabaError` if a guarantee of the method does not hold at this iteration."""
+        single = self.arrays.precision.points == torch.float32
+        self.checked = guarantees.check(self, 1e-4 if single else 1e-9)

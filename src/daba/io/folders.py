@@ -26,15 +26,7 @@ _OURS = re.compile(r"manifest\.json|device-\d{4,}|info-.*\.npy")
 
 def check_folder(path: PathLike) -> None:
     """Raise `DabaError` if no store can be written there."""
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_dir():
-        raise DabaError(f"cannot write {path}: it is a file, and a store is a folder")
-    if not target.parent.is_dir():
-        raise DabaError(
-            f"cannot write {path}: the folder {target.parent} does not exist; create it first"
-        )
-    if not os.access(target.parent, os.W_OK):
-        raise DabaError(f"cannot write {path}: permission denied")
+    target = place_for_folder(path, "a store")
     if target.is_dir():
         with writing_folder(path):
             names = os.listdir(target)
@@ -43,6 +35,20 @@ def check_folder(path: PathLike) -> None:
                 f"cannot write {path}: there is a folder of that name that is not a daba store; "
                 "choose another name or remove it first"
             )
+
+
+def place_for_folder(path: PathLike, what: str) -> Path:
+    """Where a folder is to be written; `DabaError` if there can be none."""
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_dir():
+        raise DabaError(f"cannot write {path}: it is a file, and {what} is a folder")
+    if not target.parent.is_dir():
+        raise DabaError(
+            f"cannot write {path}: the folder {target.parent} does not exist; create it first"
+        )
+    if not os.access(target.parent, os.W_OK):
+        raise DabaError(f"cannot write {path}: permission denied")
+    return target
 
 
 def is_store(folder: Path) -> bool:

@@ -16,7 +16,7 @@ from daba.io.colmap.model import KINDS, NEEDED, RIGGED, Model, resolved
 from daba.io.colmap.optics import pycolmap
 from daba.io.colmap.solution import Solution, is_colmap
 from daba.io.files import PathLike, writing_folder
-from daba.io.folders import output_folder
+from daba.io.folders import output_folder, place_for_folder
 from daba.problem import Problem
 
 Kind = Literal["same", "binary", "text"]
@@ -58,15 +58,7 @@ def check_target(path: PathLike, source: PathLike, overwrite: bool) -> None:
 
 
 def _check_folder(path: PathLike) -> None:
-    target = Path(resolved(path))
-    if target.exists() and not target.is_dir():
-        raise DabaError(f"cannot write {path}: it is a file, and a COLMAP model is a folder")
-    if not target.parent.is_dir():
-        raise DabaError(
-            f"cannot write {path}: the folder {target.parent} does not exist; create it first"
-        )
-    if not os.access(target.parent, os.W_OK):
-        raise DabaError(f"cannot write {path}: permission denied")
+    target = place_for_folder(path, "a COLMAP model")
     if target.is_dir():
         with writing_folder(path):
             others = sorted(set(os.listdir(target)) - OURS)
