@@ -5,11 +5,13 @@ import os
 import sys
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import numba
 
 from daba.kernels import formulas as numpy_formulas
 
 ROOT = Path(__file__).parent
+SOURCES = [*sorted(ROOT.glob("*.py")), Path(numpy_formulas.__file__)]
 
 
 def _cache_folder():
@@ -17,8 +19,7 @@ def _cache_folder():
 
     Numba looks only at the file of the function it caches, not at the formulas it calls.
     """
-    sources = [*sorted(ROOT.glob("*.py")), Path(numpy_formulas.__file__)]
-    digest = hashlib.sha256(b"".join(s.read_bytes() for s in sources) + numba.__version__.encode())
+    digest = hashlib.sha256(b"".join(s.read_bytes() for s in SOURCES) + numba.__version__.encode())
     if base := os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME"):
         root = Path(base)
     elif sys.platform == "darwin":
@@ -30,10 +31,16 @@ def _cache_folder():
     return root / "daba" / digest.hexdigest()[:16]
 
 
+def stamp(sources):
+    """Names all that Numba wants to be as it was: where the sources are and since when, Python, and
+    the CPU. Another installation of the same version compiles anew."""
+    since = [(str(s), s.stat().st_mtime_ns) for s in sources]
+    found = (since, sys.version, llvm.get_host_cpu_name())
+    return hashlib.sha256(repr(found).encode()).hexdigest()[:16]
+
+
 CACHE = _cache_folder()
-
-
-COMPLETE = CACHE / "complete"
+COMPLETE = CACHE / f"complete-{stamp(SOURCES)}"
 """Exists once every kernel has been compiled."""
 
 
