@@ -33,7 +33,7 @@ demo: $(STAMP)  ## Make a synthetic city, solve it with 8 devices, leave the res
 	$(BIN)/daba synth demo/start.txt --scene city --cameras 100 --points 10000
 	$(BIN)/daba solve demo/start.txt --devices $(DEVICES) --iterations 100 \
 	    --output demo/solution.txt --output demo/solution.ply \
-	    --history demo/history.json --plot demo/convergence.png
+	    --history demo/history.json --plot demo/convergence.png --report demo/report.html
 
 docs: $(STAMP)  ## Write docs/api.md again, from the docstrings
 	$(BIN)/python docs/make_api.py
