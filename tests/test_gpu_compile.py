@@ -19,7 +19,8 @@ KERNELS = HERE.parent / "src" / "daba" / "kernels" / "gpu"
 
 def kernels() -> set[str]:
     """Names of all that is launched."""
-    text = (HERE.parent / "src" / "daba" / "gpu" / "iteration.py").read_text()
+    folder = HERE.parent / "src" / "daba" / "gpu"
+    text = "".join((folder / name).read_text() for name in ("launches.py", "iteration.py"))
     return set(re.findall(r"\b\w+\.(\w+)\[\(", text))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -11,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from small_machine import SMALL_MACHINE
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -24,14 +25,7 @@ LAUNCHERS: dict[str, list[str]] = {
     ],
     "mpiexec": [str(MPIEXEC), "-n", "2", sys.executable],
 }  # fmt: skip
-ENVIRONMENT = {
-    "TRITON_INTERPRET": "1",
-    "OMP_NUM_THREADS": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-}
+ENVIRONMENT = SMALL_MACHINE | {"TRITON_INTERPRET": "1"}
 
 
 def found_by(launcher: str, out: Path, refine: str) -> dict[str, np.ndarray]:
@@ -47,8 +41,6 @@ def found_by(launcher: str, out: Path, refine: str) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(("launcher", "refine"), [("torchrun", "sweep"), ("mpiexec", "none")])
 def test_two_processes_find_what_one_finds(launcher: str, refine: str, tmp_path: Path) -> None:
     """Without refinement both blocks are told at once; in a sweep cameras and points by turns."""
-    if launcher == "mpiexec" and (MPIEXEC is None or not importlib.util.find_spec("mpi4py")):
-        pytest.skip("no MPI here: pip install 'daba[mpi]'")
     alone = found_by("alone", tmp_path / "one.npz", refine)
     two = found_by(launcher, tmp_path / "two.npz", refine)
     assert alone["sent"] == 0 < two["sent"]

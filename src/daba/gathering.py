@@ -37,7 +37,7 @@ def gather(result: Result, comm: Communicator | None = None) -> Problem | None:
 
 def save_store(result: Result, path: PathLike, comm: Communicator | None = None) -> None:
     """Write the solution as a store, each process its own devices. All processes must call."""
-    from daba.io import store
+    from daba.io import solved_store, store
 
     comm = comm or Communicator()
     source = result.source
@@ -54,13 +54,13 @@ def save_store(result: Result, path: PathLike, comm: Communicator | None = None)
     assert isinstance(source, store.Store)
     failure = write_together(
         comm,
-        begin=lambda: store.begin_solution(path),
+        begin=lambda: solved_store.begin_solution(path),
         write=lambda folder: {
-            device: store.write_device(source, device, *x, folder)
+            device: solved_store.write_device(source, device, *x, folder)
             for device, x in result.local.items()
         },
-        finish=lambda folder, crcs: store.finish_solution(source, folder, path, crcs),
-        abandon=store.abandon_solution,
+        finish=lambda folder, crcs: solved_store.finish_solution(source, folder, path, crcs),
+        abandon=solved_store.abandon_solution,
     )
     if failure:
         raise DabaError(failure)

@@ -17,8 +17,9 @@ from hypothesis import given, settings
 
 import daba.io
 from daba.errors import DabaError
-from daba.io import arrays, store
-from daba.io.store import Store, write_solution, write_store
+from daba.io import arrays, solved_store, store
+from daba.io.solved_store import write_solution
+from daba.io.store import Store, write_store
 from daba.layout import Records, lay_out
 from daba.partition import make_partition
 from daba.problem import Problem
@@ -294,14 +295,14 @@ def test_where_files_cannot_be_linked_they_are_copied(
 def test_devices_of_a_solution_in_any_order_and_what_is_missing(folder: Path) -> None:
     found, path = Store(folder), folder.parent / "b.daba"
     new = states(found, moved(PROBLEM))
-    temporary = store.begin_solution(path)
-    crcs = {a: store.write_device(found, a, *new[a], temporary) for a in (2, 0)}
+    temporary = solved_store.begin_solution(path)
+    crcs = {a: solved_store.write_device(found, a, *new[a], temporary) for a in (2, 0)}
     with pytest.raises(DabaError, match="a solution of 3 devices cannot be made of 2"):
-        store.finish_solution(found, temporary, path, crcs)
+        solved_store.finish_solution(found, temporary, path, crcs)
     with pytest.raises(DabaError, match="cameras of device 1 must have shape"):
-        store.write_device(found, 1, np.zeros((1, 3)), new[1][1], temporary)
-    crcs[1] = store.write_device(found, 1, *new[1], temporary)
-    store.finish_solution(found, temporary, path, crcs)
+        solved_store.write_device(found, 1, np.zeros((1, 3)), new[1][1], temporary)
+    crcs[1] = solved_store.write_device(found, 1, *new[1], temporary)
+    solved_store.finish_solution(found, temporary, path, crcs)
     assert_same(moved(PROBLEM), daba.io.load(path))
     with pytest.raises(DabaError, match="must have shape"):
         write_solution(found, folder.parent / "c.daba", new[::-1])

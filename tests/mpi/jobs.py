@@ -23,6 +23,7 @@ from daba.cli import main
 from daba.partition import make_partition
 from daba.priors import Priors, Targets
 from daba.problem import Problem
+from small_machine import SMALL_MACHINE
 
 LIMIT = 120.0
 """Seconds after which a job is ended: no test may hang."""
@@ -31,15 +32,6 @@ SOON = 30.0
 counted, too, where a job fails on its own, and that is slow on a busy machine."""
 SEVERAL = Path(__file__).with_name("several.py")
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
-ENVIRONMENT = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    "OMP_NUM_THREADS": "1",
-    "NUMBA_NUM_THREADS": "1",
-    "PYTHONPATH": str(Path(daba.__file__).parents[1]),
-}
 TIMES = ("seconds", "bytes_sent", "compute_seconds", "waiting_seconds", "exchange_seconds")
 """What may differ between two histories of the same solve."""
 
@@ -67,7 +59,7 @@ class Job:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | ENVIRONMENT,
+            env=os.environ | SMALL_MACHINE,
         )
 
     def wait(self, limit: float = LIMIT) -> Outcome:
