@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import platform
 from datetime import date
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 
 def machine() -> dict[str, Any]:
-    from importlib.metadata import version
-
     load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
     return {
         "date": date.today().isoformat(),
@@ -18,7 +17,22 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "load": load,
         "python": platform.python_version(),
-        "numba": version("numba"),
-        "numpy": version("numpy"),
-        "scipy": version("scipy"),
+        **{name: _version(name) for name in ("numba", "numpy", "scipy")},
     }
+
+
+def gpu(backend: str) -> dict[str, Any]:
+    """The GPU of a run on one."""
+    if backend != "gpu":
+        return {}
+    import torch
+
+    return {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+
+
+def _version(name: str) -> str | None:
+    """None where it is not installed: a GPU needs little of it."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -53,6 +53,15 @@ def test_bad_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "no such file" in capsys.readouterr().err
 
 
+def test_without_a_gpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daba.cli.bench.why_no_gpu", lambda: "there is none")
+    assert main([*ONE, "--backend", "gpu", "--output", str(tmp_path / "out")]) == 2
+    assert "no GPU can be used: there is none; use --backend cpu" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 PROGRAM = """#!{python}
 import json, sys
 sys.stdin.read()

@@ -80,3 +80,23 @@ def test_nothing_to_report(tmp_path: Path) -> None:
     write_report(Results([]), tmp_path)
     write_report(Results([failed("p", "daba", 4, "no luck")]), tmp_path)
     assert "no luck" in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_seconds_of_a_gpu_are_told_and_not_compared_with_those_of_a_cpu(tmp_path: Path) -> None:
+    runs = list(one_problem().all)
+    machine = {"gpu": "Some GPU", "date": "2026-01-01", "load": None}
+    runs[0] = run("toy", "daba", 4, [10.0, 6.0, 3.0, 2.5], machine=machine)
+    runs[0].case["options"] = {"backend": "gpu"}
+    write_report(Results(runs), tmp_path)
+    tables = (tmp_path / "tables.md").read_text("utf-8")
+    assert "DABA on toy ran on a GPU (Some GPU)" in tables
+    assert "DABA, GPU" in tables
+    (order,) = re.findall(r"\| 4, trivial \| 2\.5 \| .*", tables)
+    assert order.endswith("| – |")
+    (why,) = re.findall(r".*ADMM ended below DABA: DABA .*", tables)
+    assert "times as long" not in why
+    write_report(one_problem(), tmp_path)
+    tables = (tmp_path / "tables.md").read_text("utf-8")
+    assert "ran on a GPU" not in tables
+    (why,) = re.findall(r".*ADMM ended below DABA: DABA .*", tables)
+    assert "times as long" in why

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from daba.bench import execute, runner
 from daba.bench.cases import Case, make_cases
+from daba.bench.folder import Folder
 from daba.bench.problems import find_problems
-from daba.bench.results import Folder
 from daba.errors import DabaError
+from daba.io import load
 
 TOLD = {"histories": [{"iteration": [0], "seconds": [0.0], "mean_objective": [2.0],
                        "restarts": [0]}]}  # fmt: skip
@@ -141,6 +144,95 @@ def test_progress_tells_the_time_left(
     assert "2 of 5 results are there, 3 to run" in said
     assert "[3/5] first ... F/K 1, 4.0 s" in said
     assert "[4/5, about 16.0 s left] second ... F/K 2, 6.0 s" in said
+
+
+def test_processes_share_the_work(cases: list[Case], ran: list[Case], tmp_path: Path) -> None:
+    """What another one is at is left to it, what it has done meanwhile is not done again, and
+    what it was at when it died is."""
+    ours, theirs = Folder(tmp_path / "results"), Folder(tmp_path / "results")
+    lock = (ours.path / cases[3].file).with_suffix(".lock")
+    lock.parent.mkdir(parents=True)
+    lock.write_text("")  # left by a process that is no more
+    with theirs.claimed(cases[1]) as claimed:
+        assert claimed
+        runner.run_cases(cases, ours, quiet=True)
+        assert ran == [cases[0], *cases[2:]]
+    assert runner.missing(cases, ours) == [cases[1]]
+    runner.run_cases(cases, theirs, quiet=True)
+    assert ran[len(cases) - 1 :] == [cases[1]]
+    assert not list(tmp_path.glob("**/*.lock"))
+
+
+def test_done_by_another_process_in_the_meantime(
+    cases: list[Case], ran: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path / "results")
+
+    def both(self: execute.Bench, case: Case) -> dict[str, Any]:
+        ran.append(case)
+        folder.write(cases[-1], dict(TOLD))  # by another
+        return dict(TOLD)
+
+    monkeypatch.setattr(execute.Bench, "run", both)
+    runner.run_cases(cases, folder, quiet=True)
+    assert ran == cases[:-1]
+
+
+def test_a_partition_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And kept with the results, so that a run elsewhere gets the same; a damaged one is made
+    again."""
+    (source,) = find_problems(["orbit:12:100"], tmp_path)
+    problem, folder = load(source.path), Folder(tmp_path / "results")
+    made = folder.partition(source, 3, problem)
+    monkeypatch.setattr("daba.bench.folder.make_partition", lambda *_: pytest.fail("made again"))
+    kept = Folder(folder.path).partition(source, 3, problem)
+    assert kept.devices == 3
+    assert np.array_equal(kept.camera_device, made.camera_device)
+    assert np.array_equal(kept.point_device, made.point_device)
+    monkeypatch.setattr("daba.bench.folder.make_partition", lambda *_: made)
+    (path,) = folder.path.glob("*/partition-3-*.npz")
+    path.write_bytes(path.read_bytes()[:100])
+    folder.partition(source, 3, problem)
+    with np.load(path) as again:
+        assert np.array_equal(again["cameras"], made.camera_device)
+
+
+def test_on_a_gpu(cases: list[Case], tmp_path: Path) -> None:
+    """A run on the GPU is another case, and stands in for one on the CPU that is missing."""
+    sources = [cases[0].source]
+    every = make_cases(sources, ["daba", "admm", "lm", "ceres"], (2,), ["trivial"], backend="gpu")
+    kinds = {case.method: case.backend for case in every}
+    assert kinds == {"daba": "gpu", "admm": "cpu", "lm": "gpu", "ceres": "cpu", "footprint": "cpu"}
+    assert every[0].options == {"method": "daba", "refine": "none", "backend": "gpu"}
+    plain = dataclasses.replace(every[0], backend="cpu")
+    assert plain.file != every[0].file
+    folder = Folder(tmp_path / "results")
+    folder.write(every[0], dict(TOLD))
+    assert runner.missing([plain], folder) == [plain]
+    assert [run.backend for run in folder.results([plain]).all] == ["gpu"]
+    folder.write(plain, dict(TOLD))
+    assert [run.backend for run in folder.results([plain]).all] == ["cpu"]
+    assert [run.backend for run in folder.results([every[0]]).all] == ["gpu"]
+
+
+def test_a_gpu_compiles_before_the_clock_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def pretend(problem: object, **options: Any) -> Any:
+        asked.append(options)
+        if len(asked) == 2:
+            raise DabaError("enough")
+
+    monkeypatch.setattr("daba.run.solve", pretend)
+    (source,) = find_problems(["orbit:12:100"], tmp_path)
+    case = Case(source, "duba", 2, "trivial", 50, backend="gpu")
+    bench = execute.Bench(Folder(tmp_path / "results"))
+    with pytest.raises(DabaError, match="enough"):
+        bench.solve(case, bench.take(source))
+    assert [options["iterations"] for options in asked] == [3, 50]
+    assert [options["backend"] for options in asked] == ["gpu", "gpu"]
 
 
 def test_bad_requests(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from daba import __version__
 from daba.bench.methods import METHODS
@@ -27,6 +27,7 @@ FOOTPRINT = "footprint"
 """A case that runs nothing: memory and bytes, told from the partition."""
 ALL_DEVICES = (1, 2, 4, 8, 16, 32)
 """For which they are told."""
+Backend = Literal["cpu", "gpu"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,20 @@ class Case:
     iterations: int = 0
     threads: int | None = None
     max_seconds: float | None = None
+    backend: Backend = "cpu"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """For `daba.solve`."""
+        own = METHODS[self.method].options if self.method in METHODS else {}
+        return own if self.backend == "cpu" else {**own, "backend": self.backend}
+
+    @property
+    def elsewhere(self) -> Case:
+        """The same on the other backend, where there is a choice; else itself."""
+        if self.method not in METHODS or not METHODS[self.method].gpu:
+            return self
+        return replace(self, backend="gpu" if self.backend == "cpu" else "cpu")
 
     def settings(self) -> dict[str, Any]:
         """Everything that its result depends on."""
@@ -47,7 +62,7 @@ class Case:
             "problem": self.source.name,
             "content": self.source.mark,
             "method": self.method,
-            "options": METHODS[self.method].options if self.method in METHODS else {},
+            "options": self.options,
             "devices": self.devices,
             "loss": self.loss,
             "iterations": self.iterations,
@@ -74,7 +89,8 @@ class Case:
             return f"{self.source.name}, memory and bytes on {self.devices}"
         method = METHODS[self.method]
         where = "" if method.centralized else f" on {self.devices}"
-        return f"{self.source.name}, {method.label}{where}, {self.loss}"
+        backend = ", GPU" if self.backend == "gpu" else ""
+        return f"{self.source.name}, {method.label}{where}, {self.loss}{backend}"
 
     @property
     def cost(self) -> float:
@@ -92,9 +108,10 @@ def make_cases(
     iterations: int = FULL,
     threads: int | None = None,
     max_seconds: float | None = None,
+    backend: Backend = "cpu",
 ) -> list[Case]:
     """All combinations; centralized methods run once, for as long as in the paper. F_ref hangs on
-    them, so that a limit of time is wider for them."""
+    them, so that a limit of time is wider for them. Methods that no GPU can run stay on the CPU."""
     for kind, given, known in (("method", methods, METHODS), ("loss", losses, LOSSES)):
         for name in given:
             if name not in known:
@@ -105,10 +122,10 @@ def make_cases(
     for source in sources:
         for loss in losses:
             for name in methods:
-                central = METHODS[name].centralized
+                central, where = METHODS[name].centralized, backend if METHODS[name].gpu else "cpu"
                 for count in (1,) if central else devices:
                     made = CENTRAL if central else iterations
                     limit = max_seconds and max_seconds * (PATIENCE if central else 1)
-                    cases.append(Case(source, name, count, loss, made, threads, limit))
+                    cases.append(Case(source, name, count, loss, made, threads, limit, where))
         cases += [Case(source, FOOTPRINT, count) for count in ALL_DEVICES]
     return cases

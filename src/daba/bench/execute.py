@@ -6,19 +6,20 @@ import time
 from typing import Any
 
 from daba.bench.cases import FOOTPRINT, RADIUS, Case
-from daba.bench.methods import METHODS
+from daba.bench.folder import Folder
 from daba.bench.problems import Source
 from daba.bench.results import COLUMNS
 from daba.errors import DabaError
-from daba.machine import machine
-from daba.partition import Partition, make_partition
+from daba.machine import gpu, machine
+from daba.partition import Partition
 from daba.problem import Problem
 
 
 class Bench:
     """Holds the problem at hand, and its partitions: all methods get the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
         self.source: Source | None = None
 
     def take(self, source: Source) -> Problem:
@@ -29,9 +30,9 @@ class Bench:
             self.partitions: dict[int, Partition] = {}
         return self.problem
 
-    def partition(self, devices: int) -> Partition:
+    def partition(self, source: Source, devices: int) -> Partition:
         if devices not in self.partitions:
-            self.partitions[devices] = make_partition(self.problem, devices)
+            self.partitions[devices] = self.folder.partition(source, devices, self.problem)
         return self.partitions[devices]
 
     def run(self, case: Case) -> dict[str, Any]:
@@ -44,7 +45,7 @@ class Bench:
                 "points": problem.num_points,
                 "observations": problem.num_observations,
             },
-            "machine": machine(),
+            "machine": machine() | gpu(case.backend),
             **self._run(case, problem),
         }
         return told | {"took": time.perf_counter() - began}
@@ -66,7 +67,7 @@ class Bench:
         if case.method == FOOTPRINT:
             from daba.bench.footprint import footprint
 
-            return {"footprint": footprint(problem, self.partition(case.devices))}
+            return {"footprint": footprint(problem, self.partition(case.source, case.devices))}
         return self.solve(case, problem)
 
     def solve(self, case: Case, problem: Problem) -> dict[str, Any]:
@@ -76,17 +77,17 @@ class Bench:
         from daba.losses import make_loss
         from daba.run import solve
 
-        options = METHODS[case.method].options
-        partition = None if case.devices == 1 else self.partition(case.devices)
+        partition = None if case.devices == 1 else self.partition(case.source, case.devices)
+        same: Any = {"partition": partition, "loss": make_loss(case.loss, RADIUS), **case.options}
+        if case.backend == "gpu":
+            solve(problem, iterations=3, **same)  # compile, for a problem of this size
         result = solve(
             problem,
-            partition=partition,
-            loss=make_loss(case.loss, RADIUS),
             iterations=case.iterations,
             threads=case.threads,
             max_seconds=case.max_seconds,
             function_tolerance=0.0,
-            **options,
+            **same,
         )
         if result.reason in REASONS.values():
             raise KeyboardInterrupt  # what was reached is not what was asked for

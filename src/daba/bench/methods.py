@@ -20,6 +20,11 @@ class Method:
     rounds: int = 1
     """Exchanges with neighbours in an iteration."""
 
+    @property
+    def gpu(self) -> bool:
+        """Whether it can run on a GPU."""
+        return bool(self.options) and self.options["method"] not in ("admm", "dr")
+
 
 METHODS = {
     "daba": Method("DABA", "as in the paper, no refinement", {"method": "daba", "refine": "none"}),

@@ -41,13 +41,20 @@ class Comparison:
 
     def values(self, budget: Budget) -> tuple[float, ...] | None:
         """F / K of each when it had used as much as the one that used least did in its whole run;
-        None where that is not known."""
+        None where that is not known, or seconds of a CPU and of a GPU would be compared."""
+        if budget == "seconds" and not alike(*self.runs):
+            return None
         least = min(float(spent(run, budget)[-1]) for run in self.runs)
         return tuple(value_at(run, budget, least) for run in self.runs) if least > 0 else None
 
     def holds(self, budget: Budget) -> bool:
         found = self.values(budget)
         return found is not None and all(a < b for a, b in pairwise(found))
+
+
+def alike(*runs: Run) -> bool:
+    """Whether their seconds can be compared."""
+    return len({run.backend for run in runs}) == 1
 
 
 def spent(run: Run, budget: Budget) -> np.ndarray:
@@ -79,6 +86,7 @@ def comparisons(results: Results) -> list[Comparison]:
 
 def order_table(results: Results) -> Table:
     every = comparisons(results)
+    mixed = " (– where one ran on a GPU and another did not)"
     held = {budget: sum(c.holds(budget) for c in every) for budget in get_args(Budget)}
     rows: list[list[Entry]] = [
         [
@@ -96,8 +104,8 @@ def order_table(results: Results) -> Table:
         "devices and loss when each method has made all its iterations; on "
         f"**{held['steps']}** when each has made as many accepted LM steps on a device as the one "
         f"that made fewest, and on **{held['seconds']}** when each has had the time of the "
-        "fastest. The last two columns give F / K then, DABA / ADMM / DR, bold where the order "
-        "holds.",
+        f"fastest{mixed * any(not alike(*c.runs) for c in every)}. The last two columns give F / K "
+        "then, DABA / ADMM / DR, bold where the order holds.",
         head=[
             "problem",
             "devices, loss",
@@ -145,8 +153,9 @@ def _why(expected: Run, other: Run) -> str:
     ours, theirs = (float(spent(run, "steps")[-1]) / max(run.made, 1) for run in (expected, other))
     if min(ours, theirs) > 0:
         words.append(f"in an iteration {b} made {theirs:.2f} LM steps on a device, {a} {ours:.2f}")
-    slower = (other.seconds / max(other.made, 1)) / (expected.seconds / max(expected.made, 1))
-    words.append(f"an iteration of {b} took {number(slower, 2)} times as long")
+    if alike(expected, other):
+        slower = (other.seconds / max(other.made, 1)) / (expected.seconds / max(expected.made, 1))
+        words.append(f"an iteration of {b} took {number(slower, 2)} times as long")
     return "; ".join(words) + "."
 
 

@@ -132,7 +132,8 @@ def _words(values: list[object] | list[int] | list[str]) -> str:
 
 def _meta(results: Results, kind: Kind) -> str:
     """When, where, and how long the runs were."""
-    machines = [run.data["machine"] for run in results.runs if "machine" in run.data]
+    machines = [run.data["machine"] for run in results.runs
+                if "machine" in run.data and run.backend == "cpu"]  # fmt: skip
     words = [f"daba {__version__}"]
     if machines:
         dates = sorted({m["date"] for m in machines})
@@ -148,9 +149,23 @@ def _meta(results: Results, kind: Kind) -> str:
     if made:
         counts = " or ".join(f"{n:,}" for n in sorted(made))
         words.append(f"{counts} iterations decentralized, {CENTRAL} centralized")
+    words += _on_gpus(results)
     words.append("F_ref: lowest of Ceres (without it, of LM)" if kind == "paper" else
                  "F_ref: lowest of all runs")  # fmt: skip
     return "; ".join(words) + "."
+
+
+def _on_gpus(results: Results) -> list[str]:
+    """Which runs were made on a GPU."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for run in results.runs:
+        if run.backend == "gpu" and run.done:
+            key = (str(run.data["machine"]["gpu"]), results.label(run.problem))
+            found.setdefault(key, []).append(METHODS[run.method].label)
+    return [
+        f"{_words(list(dict.fromkeys(names)))} on {problem} ran on a GPU ({name})"
+        for (name, problem), names in found.items()
+    ]
 
 
 def methods_table(results: Results) -> Table:

@@ -1,18 +1,15 @@
-"""Result files: one per case, written whole, and what a run in one of them did."""
+"""What runs did, and finding them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from daba.bench.cases import FOOTPRINT, Case
-from daba.io.files import open_output, writing_folder
+from daba.bench.cases import FOOTPRINT
 
 COLUMNS = ("iteration", "seconds", "mean_objective", "restarts", "lm_steps")
 """What is kept of each iteration."""
@@ -40,6 +37,10 @@ class Run:
     @property
     def loss(self) -> str:
         return str(self.case["loss"])
+
+    @property
+    def backend(self) -> str:
+        return str(self.case.get("options", {}).get("backend", "cpu"))
 
     @property
     def done(self) -> bool:
@@ -145,31 +146,3 @@ class Results:
 def _short(problem: str) -> str:
     words = problem.split("-")
     return "-".join(words[:2]) if len(words) > 2 and words[1].isdigit() else problem
-
-
-class Folder:
-    """Where results are kept."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def read(self, case: Case) -> Run | None:
-        """The result of a case; None if there is none that can be read."""
-        try:
-            data = json.loads((self.path / case.file).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        settings = case.settings()
-        return Run(settings, data) if data.get("case") == settings else None
-
-    def write(self, case: Case, data: dict[str, Any]) -> Run:
-        path = self.path / case.file
-        with writing_folder(path.parent):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        with open_output(path) as out:
-            whole = {"case": case.settings(), **data}
-            out.write((json.dumps(whole, separators=(",", ":")) + "\n").encode())
-        return Run(case.settings(), data)
-
-    def results(self, cases: Iterable[Case]) -> Results:
-        return Results(run for case in cases if (run := self.read(case)) is not None)

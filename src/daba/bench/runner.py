@@ -10,7 +10,7 @@ from typing import Any
 
 from daba.bench.cases import Case
 from daba.bench.execute import Bench
-from daba.bench.results import Folder
+from daba.bench.folder import Folder
 from daba.errors import DabaError
 from daba.progress import clock
 
@@ -24,29 +24,34 @@ def missing(cases: Sequence[Case], folder: Folder, retry: bool = False) -> list[
 def run_cases(
     cases: Sequence[Case], folder: Folder, quiet: bool = False, retry: bool = False
 ) -> None:
-    """Run every case that has no result. One that fails leaves its error as its result."""
+    """Run every case that has no result, and that no other process is at. One that fails leaves
+    its error as its result."""
     wanted = missing(cases, folder, retry)
     line = Line(len(cases), [case.cost for case in wanted], quiet)
     if not wanted:
         return
-    if any(case.devices > 1 or case.method == "lm" for case in wanted):
+    if any(case.options and case.backend == "cpu" for case in wanted):
         from daba.warmup import compile_kernels
 
         compile_kernels()
         _warm()
-    bench = Bench()
+    bench = Bench(folder)
     for case in wanted:
-        line.begin(case.label)
-        try:
-            data: dict[str, Any] = bench.run(case)
-        except (DabaError, MemoryError) as error:
-            data = {"error": str(error) or type(error).__name__}
-        except KeyboardInterrupt:
-            line.stop()
-            raise
-        except Exception as error:  # a bug, but the other runs should not suffer for it
-            data = {"error": repr(error), "traceback": traceback.format_exc()}
-        run = folder.write(case, data)
+        with folder.claimed(case) as ours:
+            if not ours or not missing([case], folder, retry):
+                line.skip()  # another process is at it, or was in the meantime
+                continue
+            line.begin(case.label)
+            try:
+                data: dict[str, Any] = bench.run(case)
+            except (DabaError, MemoryError) as error:
+                data = {"error": str(error) or type(error).__name__}
+            except KeyboardInterrupt:
+                line.stop()
+                raise
+            except Exception as error:  # a bug, but the other runs should not suffer for it
+                data = {"error": repr(error), "traceback": traceback.format_exc()}
+            run = folder.write(case, data)
         line.end(f"F/K {run.final:.6g}" if run.done and run.curves else run.error)
 
 
@@ -82,6 +87,10 @@ class Line:
         self.spent += took
         self.paid += self.costs.pop(0)
         self._say(f"{words}, {clock(took)}\n")
+
+    def skip(self) -> None:
+        self.number += 1
+        self.costs.pop(0)
 
     def stop(self) -> None:
         self._say(

@@ -28,7 +28,8 @@ def times_table(results: Results, loss: str) -> Table:
             counts = [1] if method in CENTRALIZED else results.devices
             runs = [results.get(problem, method, devices, loss) for devices in counts]
             if any(run is not None for run in runs):
-                label = METHODS[method].label
+                on_gpu = any(run is not None and run.backend == "gpu" for run in runs)
+                label = METHODS[method].label + (", GPU" if on_gpu else "")
                 rows.append(
                     [results.label(problem), goal, label, *_cells(runs, F_delta, F_ref, base)]
                 )

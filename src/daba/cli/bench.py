@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 
 import tyro
 
-from daba.bench.cases import DEVICES, FULL, LOSSES, make_cases
+from daba.backend import why_no_gpu
+from daba.bench.cases import DEVICES, FULL, LOSSES, Backend, make_cases
+from daba.bench.folder import Folder
 from daba.bench.methods import METHODS
 from daba.bench.problems import SCENES, find_problems
-from daba.bench.results import Folder
 from daba.cli.arguments import Quiet, parse
 from daba.errors import DabaError
 
@@ -26,7 +27,8 @@ class Bench:
     """Compare methods on problems, as the paper does, and write tables, figures and a report.
 
     Every run leaves a file in the output folder; the same command goes on where it was stopped,
-    and runs only what is missing. Without problems, two synthetic scenes are solved.
+    and runs only what is missing; started twice, the two share the work.
+    Without problems, two synthetic scenes are solved.
     Ceres takes part if benchmarks/ceres is built, pycolmap if it is installed.
 
     examples:
@@ -60,6 +62,9 @@ class Bench:
     """Stop each run after so long, centralized ones after five times that; the report says so."""
     threads: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """Threads of every method; all by default."""
+    backend: Backend = "cpu"
+    """gpu runs DABA, DUBA and lm on the GPU, and the others on the CPU. The report takes runs of
+    the other backend where those asked for are missing, and says so."""
     reference: Literal["paper", "best"] = "paper"
     """F_ref: paper, the lowest of Ceres (without it, of lm); best, the lowest of all runs."""
     retry: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
@@ -73,6 +78,8 @@ def run(argv: list[str]) -> int:
     command, _ = parse(Bench, argv)
     if command.full and command.iterations is not None:
         raise DabaError("give --full, which is --iterations 1000, or --iterations, but not both")
+    if command.backend == "gpu" and not command.report_only and (missing := why_no_gpu()):
+        raise DabaError(f"no GPU can be used: {missing}; use --backend cpu")
     reduced = not command.full and command.iterations is None
     iterations = FULL if command.full else command.iterations or REDUCED
     limit = SECONDS if reduced and command.max_seconds is None else command.max_seconds
@@ -84,6 +91,7 @@ def run(argv: list[str]) -> int:
         iterations,
         command.threads,
         limit,
+        command.backend,
     )
     folder = Folder(command.output / "results")
     try:
