@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from daba.options import Options
 from daba.partition import partition_from_arrays
 from daba.problem import Problem
 from daba.shard import make_shard
+from daba.solver import Solver
 from daba.surrogate import Surrogate
 from helpers import (
     ALL_LOSSES,
@@ -237,3 +238,20 @@ def test_a_device_with_a_badly_observed_camera_is_careful_and_relaxes_slowly() -
     others: tuple[dict[str, Any], ...] = ({"refine": "sweep"}, {"method": "duba"})
     for other in others:  # nothing runs away there
         assert (Levenberg(shard, replace(paper, **other)).limit == 1e10).all()
+
+
+@pytest.mark.parametrize(
+    ("refine", "limits"), [("none", 7e3), ("points", 7e3), ("sweep", 1e10 / 1.003)]
+)
+def test_a_solve_judges_radii_unless_cameras_are_refined(
+    refine: Literal["none", "points", "sweep"], limits: float
+) -> None:
+    problem = random_problem(3, cameras=6, points=60)
+    shard = make_shard(problem, partition_from_arrays(problem, np.array([0, 0, 1, 1, 2, 2])))
+    solver = Solver(shard, Options(devices=3, refine=refine))
+    solver.levenberg.limit[:] = limits
+    before = solver.metrics.F.copy()
+    solver.iterate()
+    assert (solver.metrics.F <= (1 + 0.02) * before).all()  # so that nothing is to be limited anew
+    expected = limits if refine == "sweep" else limits * 1.003
+    np.testing.assert_allclose(solver.levenberg.limit, expected)

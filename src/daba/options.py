@@ -68,8 +68,7 @@ class Options:
     """Most that a point is extrapolated, as a share of its distance to its cameras; by default
     0.01 with refinement and no limit without."""
     momentum_reset: bool | None = None
-    """Start a device's momentum anew when its step goes back on it; by default with refinement
-    and not without."""
+    """Start a camera's momentum anew when its step goes back on it; by default with sweeps only."""
 
     linear_solver: Literal["auto", "pcg", "direct"] = "auto"
     """How the reduced camera system is solved: conjugate gradients, a direct factorization, or
@@ -193,7 +192,12 @@ class Options:
 
     @property
     def resets(self) -> bool:
-        return self.refine != "none" if self.momentum_reset is None else self.momentum_reset
+        return self.refine == "sweep" if self.momentum_reset is None else self.momentum_reset
+
+    @property
+    def judged(self) -> bool:
+        """Whether a device's radius is limited where its F^α has risen (`radius.py`)."""
+        return self.method == "daba" and self.refine != "sweep" and not self.centralized
 
     def to_dict(self) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}

@@ -144,7 +144,7 @@ class Solver(Saving):
             change = change + self.share(step, self.sharing)
         if self.accelerated:
             F = E + change
-            if not refined:
+            if self.options.judged:
                 self.levenberg.judge(metrics.F, F)
             metrics.update(E, F)
             self.nesterov.advance(x, step.x)

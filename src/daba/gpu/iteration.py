@@ -97,7 +97,7 @@ class Iteration(Launches):
         self.add_up(self.finish_jobs)
         decide.finish[(1,)](
             a.book, a.S, ACCELERATED=a.accelerated, REFINED=refined, THETA=bits(o.split), XI=o.xi,
-            GROWTH=bits(o.eta_growth), SP=self.SP, num_warps=1,
+            GROWTH=bits(o.eta_growth), JUDGED=o.judged, SP=self.SP, num_warps=1,
         )  # fmt: skip
         if a.accelerated and o.resets:
             state.reset_momentum[(blocks_of(a.all_C, 64),)](

@@ -221,7 +221,7 @@ def judge_step(
 @jit
 def finish(
     book, S, ACCELERATED: tl.constexpr, REFINED: tl.constexpr, THETA: tl.constexpr,
-    XI: tl.constexpr, GROWTH: tl.constexpr, SP: tl.constexpr,
+    XI: tl.constexpr, GROWTH: tl.constexpr, JUDGED: tl.constexpr, SP: tl.constexpr,
 ):  # fmt: skip
     """Book the iteration: F^α = E^α + ΔE^α, the limit of the radius, F̄^α ← (1 − η) F̄^α + η F^α.
 
@@ -249,7 +249,7 @@ def finish(
     if ACCELERATED:
         before = tl.load(book + S * F + d, mask=there, other=0.0)
         f = tl.load(book + S * E + d, mask=there, other=0.0) + change
-        if not REFINED:
+        if JUDGED:
             limit = tl.load(book + S * LIMIT + d, mask=there, other=1.0)
             relaxed = tl.minimum(limit * double(RELAXATION), LARGEST_RADIUS)
             risen = f > before * (1.0 + double(RISE))
