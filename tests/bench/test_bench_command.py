@@ -129,12 +129,14 @@ def test_ceres_must_begin_where_we_do(
         run_ceres(scene, daba.load(scene.source.path))
 
 
-def test_pycolmap_where_it_is_installed(scene: Case) -> None:
+def test_pycolmap_where_it_is_installed(scene: Case, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pycolmap", reason="pycolmap is not installed")
     from daba.bench.colmap import run_colmap
 
     told = run_colmap(scene, daba.load(scene.source.path))
     assert told["pixels"] < 0.5 * told["start_pixels"]
+    print("after", file=sys.stderr)
+    assert capfd.readouterr().err == "after\n"  # nothing of COLMAP's log, and stderr is back
 
 
 def shared(problem: Problem, partition: daba.Partition) -> tuple[int, int]:

@@ -3,7 +3,11 @@ pixel errors, with one RADIAL camera (f, k1, k2) per image."""
 
 from __future__ import annotations
 
+import os
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -32,7 +36,8 @@ def run_colmap(case: Case, problem: Problem) -> dict[str, Any]:
         options.ceres.loss_function_type = pycolmap.LossFunctionType.HUBER
         options.ceres.loss_function_scale = RADIUS
     began = time.perf_counter()
-    pycolmap.bundle_adjustment(model, options)
+    with _silence():
+        pycolmap.bundle_adjustment(model, options)
     seconds = time.perf_counter() - began
     solved, cameras = _read(model, problem)
     before, after = pixel_error(problem, start), pixel_error(solved, cameras)
@@ -45,6 +50,20 @@ def run_colmap(case: Case, problem: Problem) -> dict[str, Any]:
         "solving": seconds,
         "program": f"pycolmap {pycolmap.__version__}",
     }
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """COLMAP's log goes past Python, into the line that tells how the benchmark is going."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _reconstruction(pycolmap: Any, problem: Problem, cameras: Floats) -> Any:

@@ -52,7 +52,7 @@ def run_cases(
             except Exception as error:  # a bug, but the other runs should not suffer for it
                 data = {"error": repr(error), "traceback": traceback.format_exc()}
             run = folder.write(case, data)
-        line.end(f"F/K {run.final:.6g}" if run.done and run.curves else run.error)
+        line.end(run.error or (f"F/K {run.final:.6g}" if run.curves else "done"))
 
 
 def _warm() -> None:
