@@ -115,6 +115,17 @@ def test_a_finished_solve_resumes_to_itself(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["iteration-00000003"]
 
 
+def test_what_a_killed_solve_was_writing_is_removed(tmp_path: Path) -> None:
+    solve(3, tmp_path, devices=4)
+    half = tmp_path / ".iteration-00000004.0a1b2c3d.tmp"
+    half.mkdir()
+    (half / "device-0000.npz").write_bytes(b"half of it")
+    (tmp_path / "notes.txt").write_text("not ours")
+    solve(5, tmp_path, devices=4, resume=tmp_path)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["iteration-00000003", "iteration-00000005", "notes.txt"]
+
+
 def test_a_solve_goes_on_when_it_cannot_be_saved(tmp_path: Path) -> None:
     def remove(_: daba.Iteration) -> None:
         (tmp_path / "saved").write_text("in the way")

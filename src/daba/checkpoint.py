@@ -274,5 +274,6 @@ def _publish(folder: Path, target: Path) -> None:
 
 
 def _remove_old(root: Path) -> None:
-    for path in _checkpoints(root)[:-KEPT]:
+    """All but the latest, and what a solve that was killed while it saved has left."""
+    for path in (*_checkpoints(root)[:-KEPT], *root.glob(".iteration-*.tmp")):
         shutil.rmtree(path, ignore_errors=True)
