@@ -141,10 +141,11 @@ def _meta(results: Results, kind: Kind) -> str:
         words.append(dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}")
         threads = {run.case["threads"] for run in results.runs}
         used = " or ".join("all" if t is None else str(t) for t in sorted(threads, key=str))
-        words.append(f"{machines[-1]['cores']} cores, threads: {used}")
+        cores = " or ".join(map(str, sorted({m["cores"] for m in machines})))
+        words.append(f"{cores} cores, threads: {used}")
         if loads:
             words.append(f"load {min(loads):.1f} to {max(loads):.1f}")
-        words.append(f"Python {machines[-1]['python']}, Numba {machines[-1]['numba']}")
+        words.append(f"Python {machines[0]['python']}, Numba {machines[0]['numba']}")
     made = {run.case["iterations"] for run in results.runs if run.devices > 1}
     if made:
         counts = " or ".join(f"{n:,}" for n in sorted(made))
