@@ -53,6 +53,17 @@ def test_bad_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "no such file" in capsys.readouterr().err
 
 
+def test_without_any_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad, out = tmp_path / "cut.txt", ["--output", str(tmp_path / "out")]
+    bad.write_text("2 3 4\n0 0 1.0 2.0\n")
+    line = ["bench", str(bad), "--methods", "lm", "--losses", "trivial", *out]
+    assert main([*line, "--report-only"]) == 2
+    assert "no result to report: nothing has been run yet" in capsys.readouterr().err
+    assert main(line) == 2
+    assert "no result to report: cut.txt: the file ends after 1 of the 4" in capsys.readouterr().err
+    assert "cut short" in (tmp_path / "out" / "report.html").read_text()
+
+
 def test_without_a_gpu(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,10 +30,11 @@ class Bench:
             self.partitions: dict[int, Partition] = {}
         return self.problem
 
-    def partition(self, source: Source, devices: int) -> Partition:
-        if devices not in self.partitions:
-            self.partitions[devices] = self.folder.partition(source, devices, self.problem)
-        return self.partitions[devices]
+    def partition(self, case: Case) -> Partition:
+        if case.devices not in self.partitions:
+            made = self.folder.partition(case.source, case.devices, self.problem)
+            self.partitions[case.devices] = made
+        return self.partitions[case.devices]
 
     def run(self, case: Case) -> dict[str, Any]:
         """What is written of a case: sizes, the machine, and what the method has to tell."""
@@ -67,7 +68,7 @@ class Bench:
         if case.method == FOOTPRINT:
             from daba.bench.footprint import footprint
 
-            return {"footprint": footprint(problem, self.partition(case.source, case.devices))}
+            return {"footprint": footprint(problem, self.partition(case))}
         return self.solve(case, problem)
 
     def solve(self, case: Case, problem: Problem) -> dict[str, Any]:
@@ -77,7 +78,7 @@ class Bench:
         from daba.losses import make_loss
         from daba.run import solve
 
-        partition = None if case.devices == 1 else self.partition(case.source, case.devices)
+        partition = None if case.devices == 1 else self.partition(case)
         same: Any = {"partition": partition, "loss": make_loss(case.loss, RADIUS), **case.options}
         if case.backend == "gpu":
             solve(problem, iterations=3, **same)  # compile, for a problem of this size

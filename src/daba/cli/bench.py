@@ -102,9 +102,13 @@ def run(argv: list[str]) -> int:
     finally:  # on Ctrl-C, too
         from daba.bench.report import write_report
 
-        written = write_report(folder.results(cases), command.output, command.reference)
+        results = folder.results(cases)
+        written = write_report(results, command.output, command.reference)
         if not command.quiet:
             print("\n".join(str(path) for path in written))
+    if not any(run.done for run in results.runs):
+        why = results.failed[0].error if results.failed else "nothing has been run yet"
+        raise DabaError(f"there is no result to report: {why}")
     return 0
 
 
