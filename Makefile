@@ -39,7 +39,7 @@ docs: $(STAMP)  ## Write docs/api.md again, from the docstrings
 	$(BIN)/python docs/make_api.py
 
 kernels: $(STAMP)
-	@$(BIN)/python -c 'import daba.warmup; daba.warmup.compile_kernels()'
+	@$(BIN)/python -c 'import daba.runtime.compile; daba.runtime.compile.compile_kernels()'
 
 test: lint pytest  ## Set up and run everything: lint, types and tests
 

@@ -15,15 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import daba
-from daba.bench.ceres import (
-    CONFIGURATIONS,
-    MOST_CAMERAS_FOR_DENSE,
-    agree,
-    call,
-    read_text,
-)
-from daba.machine import machine
-from daba.report.tables import seconds
+from daba.runtime.environment import machine
+from daba.tools.bench.ceres import CONFIGURATIONS, MOST_CAMERAS_FOR_DENSE, agree, call, read_text
+from daba.tools.report.tables import seconds
 from report import HERE, machine_words, save_json, say, table, warn_if_busy
 
 PROGRAM = HERE / "ceres" / "build" / "ceres_ba"

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from daba.gpu.solver import GpuSolver
-from daba.io.store import Store, write_store
-from daba.kernels.gpu import decide, intra, moments, pcg, schur, state, step
-from daba.kernels.gpu.book import Row
-from daba.layout import Layout, lay_out
-from daba.options import Options
-from daba.run import solve
-from daba.shard import join
+from daba.backends.gpu.kernels import decide, intra, moments, pcg, schur, state, step
+from daba.backends.gpu.kernels.book import Row
+from daba.backends.gpu.solver import GpuSolver
+from daba.core.options import Options
+from daba.distributed.shard import join
+from daba.io.store.store import Store, write_store
+from daba.partition.ordering import Layout, lay_out
+from daba.runtime.loop import solve
 from scene import in_strips, landscape
 
 SIZES = (

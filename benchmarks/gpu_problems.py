@@ -17,7 +17,13 @@ from typing import Any
 import numpy as np
 
 import daba
-from daba.bench.ceres import CONFIGURATIONS, MOST_CAMERAS_FOR_DENSE, call, find_program, read_text
+from daba.tools.bench.ceres import (
+    CONFIGURATIONS,
+    MOST_CAMERAS_FOR_DENSE,
+    call,
+    find_program,
+    read_text,
+)
 
 DEVICES, ITERATIONS, LM_ITERATIONS = 8, 1000, 40
 KINDS = ("none", "sweep")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from daba.machine import machine
+from daba.runtime.environment import machine
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"

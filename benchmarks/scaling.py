@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from daba.machine import machine
-from daba.report.tables import seconds
+from daba.runtime.environment import machine
+from daba.tools.report.tables import seconds
 from report import HERE, machine_words, save_json, say, table, warn_if_busy
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 2_000_000, 5_000_000)
@@ -143,11 +143,11 @@ def job(name: str, **settings: Any) -> Any:
 
 def compile_job(threads: int) -> None:
     """Leave every kernel compiled, so that no later job compiles: that takes time and memory."""
-    import daba.warmup
-    from daba.threads import set_threads
+    import daba.runtime.compile
+    from daba.backends.cpu.threads import set_threads
 
     set_threads(threads)
-    daba.warmup.compile_kernels()
+    daba.runtime.compile.compile_kernels()
     load_kernels(threads)
 
 
@@ -355,7 +355,7 @@ def draw(rows: list[Numbers], path: Path, threads: int) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    from daba.plot import COLOURS, FAINT, STYLE
+    from daba.tools.plotting import COLOURS, FAINT, STYLE
 
     style: Any = STYLE
     with mpl.rc_context(style):

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from daba.bisection import bisect_cameras
-from daba.partition import Partition
-from daba.problem import Problem
-from daba.splitting import split_points
+from daba.partition.bisection import bisect_cameras
+from daba.partition.camera_graph import split_points
+from daba.partition.partition import Partition
+from daba.problem.problem import Problem
 
 HEIGHT, FOCAL = 6.0, 1000.0
 

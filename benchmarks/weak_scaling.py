@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from daba.machine import machine
-from daba.report.tables import seconds
+from daba.runtime.environment import machine
+from daba.tools.report.tables import seconds
 from report import HERE, machine_words, save_json, say, table, warn_if_busy
 
 DEVICES = (4, 8, 16, 32, 64)
@@ -96,9 +96,9 @@ def measure(S: int, options: argparse.Namespace) -> Row:
     """Time some devices of a city of S, each alone."""
     import numpy as np
 
-    from daba.layout import lay_out
-    from daba.partition import make_partition
-    from daba.tally import statistics
+    from daba.partition.ordering import lay_out
+    from daba.partition.partition import make_partition
+    from daba.partition.statistics import statistics
 
     problem = city(S * options.per_device)
     partition = make_partition(problem, S)
@@ -118,14 +118,14 @@ def alone(layout: Any, device: int, options: argparse.Namespace) -> float:
     """CPU seconds per iteration of one device."""
     import numpy as np
 
-    import daba.warmup
-    from daba.options import Options
-    from daba.shard import join
-    from daba.solver import Solver
-    from daba.threads import one_blas_thread, set_threads
+    import daba.runtime.compile
+    from daba.backends.cpu.threads import one_blas_thread, set_threads
+    from daba.core.options import Options
+    from daba.distributed.shard import join
+    from daba.solver.algorithm import Solver
 
     set_threads(1)
-    daba.warmup.compile_kernels()
+    daba.runtime.compile.compile_kernels()
     shard = join([layout.piece(device)], device, layout.extent)
     problem = layout.problem
     shard.start.cameras[shard.num_cameras :] = problem.cameras[
@@ -147,8 +147,8 @@ def boundary(per_device: int, devices: int) -> dict[str, float]:
     """Statistics of a city whose devices have that many observations."""
     import numpy as np
 
-    from daba.partition import make_partition
-    from daba.tally import statistics
+    from daba.partition.partition import make_partition
+    from daba.partition.statistics import statistics
 
     problem = city(per_device * devices)
     facts = statistics(problem, make_partition(problem, devices))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import daba
-from daba.cli.arguments import _attribute_docs
+from daba.tools.cli.arguments import _attribute_docs
 
 PAGE = Path(__file__).with_name("api.md")
 HEAD = """\

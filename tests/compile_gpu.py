@@ -23,11 +23,11 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 import daba
-from daba.gpu.arrays import Arrays
-from daba.gpu.iteration import Iteration
-from daba.gpu.precision import PRECISIONS
-from daba.options import Options
-from daba.shard import make_shard
+from daba.backends.gpu.arrays import Arrays
+from daba.backends.gpu.iteration import Iteration
+from daba.backends.gpu.precision import PRECISIONS
+from daba.core.options import Options
+from daba.distributed.shard import make_shard
 from scene_for_gpu import tiny_problem
 
 TYPES = {

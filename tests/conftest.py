@@ -14,8 +14,8 @@ except ImportError:  # on a GPU machine, which has what tests/gpu needs and litt
     settings = None  # type: ignore[assignment, misc]
 
 import daba
-from daba.problem import Problem
-from daba.threads import SPIN
+from daba.backends.cpu.threads import SPIN
+from daba.problem.problem import Problem
 
 pytest.register_assert_rewrite("helpers")
 if settings is not None:
@@ -43,8 +43,8 @@ FILES = {
 @pytest.fixture(scope="session")
 def compiled() -> Iterator[None]:
     """Kernels compiled, and BLAS on one thread, as `daba.solve` has it."""
-    from daba.threads import one_blas_thread
-    from daba.warmup import compile_kernels
+    from daba.backends.cpu.threads import one_blas_thread
+    from daba.runtime.compile import compile_kernels
 
     compile_kernels()
     with one_blas_thread():

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from daba.cli import main
+from daba.tools.cli import main
 from small_machine import SMALL_MACHINE
 
 LANGUAGES = {"bash": "bash", "sh": "bash", "python": "python"}

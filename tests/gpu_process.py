@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 import daba
-from daba.gpu.solver import GpuSolver
-from daba.launch import communicator
-from daba.options import Options
-from daba.setup import make_setup
+from daba.backends.gpu.solver import GpuSolver
+from daba.core.options import Options
+from daba.distributed.comm.launcher import communicator
+from daba.distributed.scatter import make_setup
 from scene_for_gpu import tiny_problem
 
 

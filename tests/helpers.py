@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 import daba
-from daba.losses import LOSSES, Loss
-from daba.options import Options
-from daba.partition import Partition, make_partition, partition_from_arrays
-from daba.problem import Floats, Problem, camera_records
-from daba.shard import Shard, State, make_shard
-from daba.solver import Solver
-from daba.threads import set_threads
+from daba.backends.cpu.threads import set_threads
+from daba.core.losses import LOSSES, Loss
+from daba.core.options import Options
+from daba.distributed.shard import Shard, State, make_shard
+from daba.partition.partition import Partition, make_partition, partition_from_arrays
+from daba.problem.problem import Floats, Problem, camera_records
+from daba.solver.algorithm import Solver
 
 Array = NDArray[np.floating]
 ALL_LOSSES = tuple(sorted(LOSSES))
@@ -310,7 +310,7 @@ def dense_system(
     problem: Problem, base: Problem, partition: Partition, loss: Loss, theta: float, xi: float
 ) -> Dense:
     """The whole system: intra observations from the reference's Jacobian, and the surrogate."""
-    from daba.kernels import reference
+    from daba.problem import reference
 
     dense = dense_surrogate(problem, base, partition, loss, theta, xi)
     r, J_c, J_l = reference.jacobian(problem, loss)
@@ -361,8 +361,8 @@ def dense_step(
     shard: Shard, partition: Partition, options: Options, x: Problem, base: Problem, radius: Floats
 ) -> Stepped:
     """(H + μ max(diag H, 1e-6)) δ = −g, by `Levenberg` and by NumPy."""
-    from daba.levenberg import Levenberg
-    from daba.surrogate import Surrogate
+    from daba.solver.surrogate import Surrogate
+    from daba.solver.trust_region import Levenberg
 
     surrogate = Surrogate(shard, options.loss, options.split, options.xi)
     surrogate.rebase(state_of(shard, base))

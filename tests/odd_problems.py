@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from daba.io.bal import rotation_matrices
-from daba.problem import Problem, camera_records
+from daba.problem.problem import Problem, camera_records
 
 ARRAYS = ("cameras", "points", "camera_index", "point_index", "u", "weights", "focal")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daba.problem import Problem
+from daba.problem.problem import Problem
 
 
 def tiny_problem(cameras: int = 4, points: int = 12, seed: int = 0) -> Problem:

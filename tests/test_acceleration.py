@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from daba.acceleration import Nesterov, RestartMetrics
-from daba.problem import Floats
-from daba.shard import State
+from daba.distributed.shard import State
+from daba.problem.problem import Floats
+from daba.solver.acceleration import Nesterov, RestartMetrics
 from helpers import random_problem, random_rotations, rng, scattered, shard_of, state_of
 
 pytestmark = pytest.mark.usefixtures("compiled")

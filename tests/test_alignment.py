@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import daba
-from daba.alignment import aligned, fit_similarity
-from daba.priors import Priors, Targets
+from daba.problem.priors import Priors, Targets
+from daba.problem.similarity import aligned, fit_similarity
 from helpers import random_problem, random_rotations, rng, similar
 
 

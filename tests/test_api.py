@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import daba
-from daba.problem import Problem
-from daba.result import Iteration
+from daba.problem.problem import Problem
+from daba.runtime.result import Iteration
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def test_losses() -> None:
 
 
 def test_every_option_is_documented() -> None:
-    from daba.cli.arguments import _attribute_docs
+    from daba.tools.cli.arguments import _attribute_docs
 
     for source in (daba.Options, daba.SceneOptions):
         assert set(_attribute_docs(source)) == {f.name for f in fields(source)}

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import daba
-from daba.cli import main
 from daba.io.tables import read_list, read_positions
+from daba.tools.cli import main
 from helpers import random_problem, rng
 
 
@@ -46,7 +46,7 @@ def test_fixing_by_words_and_lists(tmp_path: Path) -> None:
 
 def test_the_gauge_has_seven_numbers() -> None:
     """With them fixed, no direction is left along which F does not change."""
-    from daba.kernels import reference
+    from daba.problem import reference
 
     exact = random_problem(noise=0.0)
     pinhole = np.tile([1.0, 0.0, 0.0], (6, 1))

@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 
 import daba
-from daba.baselines import make_solver
-from daba.baselines.admm import RENEWED, Admm
-from daba.baselines.consensus import Consensus
-from daba.baselines.copies import Block, make_copies, of
-from daba.baselines.douglas_rachford import TETHER, DouglasRachford
-from daba.baselines.prior import CameraPrior, PointPrior, Prior
-from daba.comm.serial import Communicator
-from daba.errors import DabaError
-from daba.kernels import reference
-from daba.levenberg import Levenberg
-from daba.losses import make_loss
-from daba.options import Options
-from daba.partition import partition_from_arrays
-from daba.problem import Floats, Problem
-from daba.shard import Shard, State, make_shard
-from daba.threads import set_threads
+from daba.backends.cpu.threads import set_threads
+from daba.core.errors import DabaError
+from daba.core.losses import make_loss
+from daba.core.options import Options
+from daba.distributed.comm.base import Communicator
+from daba.distributed.shard import Shard, State, make_shard
+from daba.partition.partition import partition_from_arrays
+from daba.problem import reference
+from daba.problem.problem import Floats, Problem
+from daba.solver.consensus import make_solver
+from daba.solver.consensus.admm import RENEWED, Admm
+from daba.solver.consensus.consensus import Consensus
+from daba.solver.consensus.copies import Block, make_copies, of
+from daba.solver.consensus.douglas_rachford import TETHER, DouglasRachford
+from daba.solver.consensus.prior import CameraPrior, PointPrior, Prior
+from daba.solver.trust_region import Levenberg
 from helpers import (
     in_problem_order,
     random_partition,

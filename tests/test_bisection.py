@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import daba
-from daba.bisection import bisect_cameras, places_seen
-from daba.shard import make_shard
+from daba.distributed.shard import make_shard
+from daba.partition.bisection import bisect_cameras, places_seen
 from helpers import random_partition, synthetic
 
 MISSING = (
@@ -40,7 +40,7 @@ def test_as_many_devices_as_cameras() -> None:
 def test_neighbours_stay_together(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = daba.generate(synthetic("street", cameras=40, points=800)).start
     assert places_seen(problem).shape == (40, 3)
-    monkeypatch.setattr("daba.partition.has_metis", lambda: False)
+    monkeypatch.setattr("daba.partition.partition.has_metis", lambda: False)
     cut, random = (
         len(make_shard(problem, partition).inter.camera)
         for partition in (daba.make_partition(problem, 4), random_partition(problem, 4))
@@ -63,7 +63,7 @@ def test_what_a_gpu_machine_need_not_have(tmp_path: Path) -> None:
 import daba
 problem = daba.load({str(tmp_path / "scene.npz")!r})
 assert daba.make_partition(problem, 3).devices == 3
-import daba.backend, daba.run
+import daba.runtime.backend, daba.runtime.loop
 try:
     daba.solve(problem, devices=3, backend="gpu")
 except daba.DabaError as error:
@@ -75,6 +75,6 @@ except daba.DabaError as error:
 
 
 def test_the_command_line_says_what_it_needs() -> None:
-    run = without(("tyro",), "from daba.cli import main; sys.exit(main(['solve', 'x']))")
+    run = without(("tyro",), "from daba.tools.cli import main; sys.exit(main(['solve', 'x']))")
     assert run.returncode == 2
     assert "needs tyro" in run.stderr

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import daba
-from daba.checkpoint import Checkpoints
-from daba.errors import DabaError, DabaWarning
-from daba.partition import partition_from_arrays
-from daba.result import Result
+from daba.core.errors import DabaError, DabaWarning
+from daba.partition.partition import partition_from_arrays
+from daba.runtime.checkpoint import Checkpoints
+from daba.runtime.result import Result
 from helpers import make_solver, random_problem, synthetic
 
 pytestmark = pytest.mark.usefixtures("compiled")

@@ -15,10 +15,10 @@ sys.path.insert(0, str(Path(__file__).parent / "io"))
 from colmap_models import mean_error, perturbed, pycolmap, read, synthetic, written
 
 import daba
-from daba.cli import main
 from daba.io.colmap import Solution
 from daba.io.colmap.optics import NATIVE
-from daba.problem import Problem
+from daba.problem.problem import Problem
+from daba.tools.cli import main
 
 pytestmark = pytest.mark.usefixtures("compiled")
 

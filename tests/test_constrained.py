@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import daba
-from daba.levenberg import Levenberg
-from daba.options import Options
-from daba.partition import Partition, make_partition
-from daba.priors import Priors, Targets
-from daba.problem import Floats, Problem
-from daba.shard import make_shard
-from daba.solver import Solver
-from daba.surrogate import Surrogate
+from daba.core.options import Options
+from daba.distributed.shard import make_shard
+from daba.partition.partition import Partition, make_partition
+from daba.problem.priors import Priors, Targets
+from daba.problem.problem import Floats, Problem
+from daba.solver.algorithm import Solver
+from daba.solver.surrogate import Surrogate
+from daba.solver.trust_region import Levenberg
 from helpers import (
     EAGER,
     check_iteration,

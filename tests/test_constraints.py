@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 import daba
-from daba.constraints import Constraints
-from daba.io import native, store
-from daba.layout import lay_out
-from daba.oddities import inspect
-from daba.priors import Priors, Targets
-from daba.problem import Problem
-from daba.shard import make_shard
+from daba.distributed.shard import make_shard
+from daba.io import native
+from daba.io.store import store
+from daba.partition.ordering import lay_out
+from daba.problem.constraints import Constraints
+from daba.problem.diagnostics import inspect
+from daba.problem.priors import Priors, Targets
+from daba.problem.problem import Problem
 from helpers import random_partition, random_problem, rng
 
 
@@ -210,7 +211,7 @@ def test_files_without_constraints_are_as_they_were(tmp_path: Path) -> None:
 
 
 def test_partition_to_a_store_keeps_constraints(tmp_path: Path) -> None:
-    from daba.streaming import partition_to_store
+    from daba.io.store.streaming import partition_to_store
 
     problem = asked(random_problem())
     native.save(problem, tmp_path / "a.npz")
@@ -223,7 +224,7 @@ def test_partition_to_a_store_keeps_constraints(tmp_path: Path) -> None:
 
 
 def test_checkpoints_know_constraints_apart() -> None:
-    from daba.setup import _fingerprints
+    from daba.distributed.scatter import _fingerprints
 
     problem = asked(random_problem())
     partition = random_partition(problem, 2)

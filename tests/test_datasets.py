@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from daba import datasets
-from daba.datasets import DATASETS, SITE, Dataset, cache_folder, fetch, find
-from daba.errors import DabaError
+from daba.core.errors import DabaError
+from daba.tools import datasets
+from daba.tools.datasets import DATASETS, SITE, Dataset, cache_folder, fetch, find
 from web_server import Server, running
 
 TINY = Dataset("ladybug", 2, 2, 4)

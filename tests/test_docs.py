@@ -25,7 +25,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def folder(problem: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "problem.txt.bz2").write_bytes(problem)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("daba.viewer.serve.wait", lambda: None)
+    monkeypatch.setattr("daba.tools.viewer.serve.wait", lambda: None)
     return tmp_path
 
 

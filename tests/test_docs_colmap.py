@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "io"))
 from colmap_models import mean_error, perturbed, read, synthetic, written
 
-from daba.cli import main
+from daba.tools.cli import main
 
 PAGE = Path(__file__).parents[1] / "docs" / "colmap.md"
 

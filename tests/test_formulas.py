@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daba.kernels import formulas, reference
-from daba.losses import make_loss
-from daba.problem import Floats, Problem
+from daba.core import formulas
+from daba.core.losses import make_loss
+from daba.problem import reference
+from daba.problem.problem import Floats, Problem
 from helpers import (
     ALL_LOSSES,
     paper_penalties,

@@ -14,12 +14,12 @@ pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 HERE = Path(__file__).parent
-KERNELS = HERE.parent / "src" / "daba" / "kernels" / "gpu"
+KERNELS = HERE.parent / "src" / "daba" / "backends" / "gpu" / "kernels"
 
 
 def kernels() -> set[str]:
     """Names of all that is launched."""
-    folder = HERE.parent / "src" / "daba" / "gpu"
+    folder = HERE.parent / "src" / "daba" / "backends" / "gpu"
     text = "".join((folder / name).read_text() for name in ("launches.py", "iteration.py"))
     return set(re.findall(r"\b\w+\.(\w+)\[\(", text))
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import daba
-from daba.kernels import reference
-from daba.options import Options
-from daba.shard import make_shard
-from daba.solver import Solver
+from daba.core.options import Options
+from daba.distributed.shard import make_shard
+from daba.problem import reference
+from daba.solver.algorithm import Solver
 from helpers import (
     ALL_LOSSES,
     dense_system,
@@ -27,9 +27,9 @@ pytest.importorskip("triton")
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("here kernels run on a GPU: see tests/gpu", allow_module_level=True)
 
-from daba.gpu import lists  # noqa: E402
-from daba.gpu.solver import GpuSolver  # noqa: E402
-from daba.kernels.gpu.book import Row, Status  # noqa: E402
+from daba.backends.gpu import lists  # noqa: E402
+from daba.backends.gpu.kernels.book import Row, Status  # noqa: E402
+from daba.backends.gpu.solver import GpuSolver  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of empty slots
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices of few lanes, and points of more than three observations shared by all of them."""
     monkeypatch.setattr(lists, "lanes_of", lambda *sizes: lists.Lanes(32, 3, 64, 32))
-    monkeypatch.setattr("daba.gpu.solver.MORE", 2)
+    monkeypatch.setattr("daba.backends.gpu.solver.MORE", 2)
 
 
 def small(seed: int = 0, cameras: int = 4, **options: Any) -> tuple[GpuSolver, Any, Any]:
@@ -203,7 +203,7 @@ def test_more_conjugate_gradients_than_expected(
     compiled: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A solve that is interrupted goes on where it was."""
-    monkeypatch.setattr("daba.gpu.solver.MORE", 4)
+    monkeypatch.setattr("daba.backends.gpu.solver.MORE", 4)
     tight: dict[str, Any] = {
         "pcg_forcing": 0.0,
         "pcg_residual": 1e-9,
@@ -222,7 +222,7 @@ def test_more_conjugate_gradients_than_expected(
 
 @pytest.mark.parametrize("refine", ["none", "sweep"])
 def test_memory_is_not_underestimated(refine: str) -> None:
-    from daba.gpu.memory import PROGRAM, needed
+    from daba.backends.gpu.memory import PROGRAM, needed
 
     solver, _, _ = small(6, cameras=8, refine=refine)
     shard, arrays = solver.shard, vars(solver.arrays)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daba.oddities import inspect
-from daba.problem import Problem
+from daba.problem.diagnostics import inspect
+from daba.problem.problem import Problem
 
 
 def scene(cameras: int = 5, points: int = 20) -> Problem:

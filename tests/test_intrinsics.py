@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daba import intrinsics
-from daba.intrinsics import forward_model, pixel_error, pixel_errors, rays_from_forward
-from daba.problem import Floats, Problem
+from daba.problem import intrinsics
+from daba.problem.intrinsics import forward_model, pixel_error, pixel_errors, rays_from_forward
+from daba.problem.problem import Floats, Problem
 
 
 def one_camera(directions: Floats, d: Floats, focal: float = 600.0, noise: float = 0.0) -> Problem:

@@ -8,15 +8,15 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from daba.kernels import reference
-from daba.levenberg import Levenberg
-from daba.losses import make_loss
-from daba.options import Options
-from daba.partition import partition_from_arrays
-from daba.problem import Problem
-from daba.shard import make_shard
-from daba.solver import Solver
-from daba.surrogate import Surrogate
+from daba.core.losses import make_loss
+from daba.core.options import Options
+from daba.distributed.shard import make_shard
+from daba.partition.partition import partition_from_arrays
+from daba.problem import reference
+from daba.problem.problem import Problem
+from daba.solver.algorithm import Solver
+from daba.solver.surrogate import Surrogate
+from daba.solver.trust_region import Levenberg
 from helpers import (
     ALL_LOSSES,
     dense_step,

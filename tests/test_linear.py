@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daba.levenberg import Levenberg
-from daba.linear import Direct, Pcg
-from daba.options import Options
-from daba.partition import Partition, partition_from_arrays
-from daba.problem import Problem
-from daba.shard import make_shard
-from daba.surrogate import Surrogate
+from daba.core.options import Options
+from daba.distributed.shard import make_shard
+from daba.partition.partition import Partition, partition_from_arrays
+from daba.problem.problem import Problem
+from daba.solver.linear.solvers import Direct, Pcg
+from daba.solver.surrogate import Surrogate
+from daba.solver.trust_region import Levenberg
 from helpers import Stepped, dense_step, random_problem, state_of
 
 pytestmark = pytest.mark.usefixtures("compiled")

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import daba
-from daba.errors import DabaError
-from daba.losses import LOSSES, make_loss
+from daba.core.errors import DabaError
+from daba.core.losses import LOSSES, make_loss
 from helpers import ALL_LOSSES, textbook_rho
 
 names = st.sampled_from(ALL_LOSSES)

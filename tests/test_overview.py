@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import daba
-from daba.cli.console import to_json
-from daba.intrinsics import pixel_errors
-from daba.overview import EDGES, record, unpack
-from daba.problem import Problem
-from daba.result import Result
+from daba.problem.intrinsics import pixel_errors
+from daba.problem.problem import Problem
+from daba.runtime.result import Result
+from daba.tools.cli.console import to_json
+from daba.tools.report.overview import EDGES, record, unpack
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_it_stays_small() -> None:
 
 
 def test_of_a_store_it_is_the_same(start: Problem, shown: dict[str, Any], tmp_path: Path) -> None:
-    from daba.io.store import save
+    from daba.io.store.store import save
 
     save(start, tmp_path / "a.daba", devices=4)
     recorded = record(daba.solve(daba.Store(tmp_path / "a.daba"), iterations=5))

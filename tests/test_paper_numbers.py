@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from daba.bench.paper import paper
-from daba.datasets import find
+from daba.tools.bench.paper import paper
+from daba.tools.datasets import find
 
 ROOT = Path(__file__).parents[1]
 PAPER: dict[str, Any] = paper()

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import daba
-from daba.errors import DabaError
-from daba.partition import Partition, make_partition, partition_from_arrays
-from daba.problem import Problem
-from daba.splitting import ROOM, settle_cameras
-from daba.tally import statistics
+from daba.core.errors import DabaError
+from daba.partition.camera_graph import ROOM, settle_cameras
+from daba.partition.partition import Partition, make_partition, partition_from_arrays
+from daba.partition.statistics import statistics
+from daba.problem.problem import Problem
 from helpers import random_partition, random_problem, synthetic
 
 CITY = daba.generate(synthetic("city", cameras=48, points=2500, seed=3)).start

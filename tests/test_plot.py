@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import daba
-from daba import plot
-from daba.options import Options
-from daba.problem import Problem
-from daba.result import Iteration, Result
-from daba.setup import Sizes
+from daba.core.options import Options
+from daba.distributed.scatter import Sizes
+from daba.problem.problem import Problem
+from daba.runtime.result import Iteration, Result
+from daba.tools import plotting as plot
 
 MAGIC = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 

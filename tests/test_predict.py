@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 import daba
-from daba.baselines import make_solver
-from daba.baselines.copies import Block
-from daba.bench import footprint
-from daba.comm.serial import Communicator
-from daba.layout import lay_out
-from daba.options import Options
-from daba.partition import make_partition
-from daba.predict import PROGRAM
-from daba.shard import join, make_shard
-from daba.solver import Solver
-from daba.tally import statistics
+from daba.core.options import Options
+from daba.distributed.comm.base import Communicator
+from daba.distributed.shard import join, make_shard
+from daba.partition.memory_model import PROGRAM
+from daba.partition.ordering import lay_out
+from daba.partition.partition import make_partition
+from daba.partition.statistics import statistics
+from daba.solver.algorithm import Solver
+from daba.solver.consensus import make_solver
+from daba.solver.consensus.copies import Block
+from daba.tools.bench import footprint
 from helpers import synthetic
 
 pytestmark = pytest.mark.usefixtures("compiled")

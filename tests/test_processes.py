@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daba.comm import Communicator, deal
-from daba.errors import DabaError
-from daba.interrupt import REASONS, Interrupt
-from daba.io.store import Store, save
-from daba.kernels.cpu.types import Observations, Tasks
-from daba.layout import lay_out
-from daba.options import Options
-from daba.setup import options_for
-from daba.shard import Shard, join, make_shard
+from daba.core.errors import DabaError
+from daba.core.options import Options
+from daba.core.types import Observations, Tasks
+from daba.distributed.comm.base import Communicator, deal
+from daba.distributed.scatter import options_for
+from daba.distributed.shard import Shard, join, make_shard
+from daba.io.store.store import Store, save
+from daba.partition.ordering import lay_out
+from daba.runtime.signals import REASONS, Interrupt
 from helpers import random_partition, random_problem
 
 # Dealing

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 import daba
-from daba.losses import make_loss
-from daba.options import Options
-from daba.partition import make_partition
-from daba.problem import Problem
-from daba.shard import make_shard
-from daba.solver import Solver
+from daba.core.losses import make_loss
+from daba.core.options import Options
+from daba.distributed.shard import make_shard
+from daba.partition.partition import make_partition
+from daba.problem.problem import Problem
+from daba.solver.algorithm import Solver
 from helpers import EAGER, check_iteration
 
 Real = Callable[[str], Problem]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import daba
-from daba.problem import Problem
-from daba.recording import Recorder, Snapshot, Still, is_recording, read_recording
+from daba.problem.problem import Problem
+from daba.runtime.recording import Recorder, Snapshot, Still, is_recording, read_recording
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +51,8 @@ def test_first_and_last_are_start_and_solution(start: Problem, tmp_path: Path) -
 def test_of_many_a_part_is_taken(
     start: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daba.recording.POINTS", 40)
-    monkeypatch.setattr("daba.recording.CAMERAS", 4)
+    monkeypatch.setattr("daba.runtime.recording.POINTS", 40)
+    monkeypatch.setattr("daba.runtime.recording.CAMERAS", 4)
     daba.solve(start, iterations=1, recorder=Recorder(tmp_path / "film"))
     still, shots = read_recording(tmp_path / "film")
     assert sorted(still.camera_id) == [0, 3, 6, 9]
@@ -90,7 +90,7 @@ def test_a_full_disk_does_not_end_the_solve(
     def full(*_: object) -> None:
         raise daba.DabaError("no space left")
 
-    monkeypatch.setattr("daba.recording.open_output", full)
+    monkeypatch.setattr("daba.runtime.recording.open_output", full)
     with pytest.warns(daba.DabaWarning, match="nothing is recorded any more: no space left"):
         result = daba.solve(start, iterations=2, recorder=Recorder(tmp_path / "film"))
     assert result.history[-1].iteration == 2

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import daba
-from daba.cli import main
-from daba.cli.console import to_json
-from daba.overview import record
-from daba.report.runs import make_runs, read_run
+from daba.tools.cli import main
+from daba.tools.cli.console import to_json
+from daba.tools.report.overview import record
+from daba.tools.report.runs import make_runs, read_run
 
 Capsys = pytest.CaptureFixture[str]
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import daba
-from daba.kernels.cpu.types import Observations, Tasks
-from daba.partition import Partition, make_partition
-from daba.problem import Problem
-from daba.shard import MOST_TASKS, Shard, make_shard, make_tasks
+from daba.core.types import Observations, Tasks
+from daba.distributed.shard import MOST_TASKS, Shard, make_shard, make_tasks
+from daba.partition.partition import Partition, make_partition
+from daba.problem.problem import Problem
 from helpers import random_partition, random_problem, synthetic
 
 CASES = [(1, 0), (2, 1), (3, 2), (6, 3)]

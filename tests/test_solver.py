@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import daba
-from daba.errors import DabaError
-from daba.losses import Loss, make_loss
-from daba.options import ROUNDS, Options
-from daba.partition import Partition, make_partition
-from daba.problem import Problem
-from daba.solver import Solver
+from daba.core.errors import DabaError
+from daba.core.losses import Loss, make_loss
+from daba.core.options import ROUNDS, Options
+from daba.partition.partition import Partition, make_partition
+from daba.problem.problem import Problem
+from daba.solver.algorithm import Solver
 from helpers import (
     EAGER,
     check_iteration,
@@ -111,7 +111,7 @@ def explicit_metrics(
 
 
 @pytest.mark.parametrize("refine", REFINE)
-@pytest.mark.parametrize("name", sorted(daba.losses.LOSSES))
+@pytest.mark.parametrize("name", sorted(daba.core.losses.LOSSES))
 def test_duba_never_raises_the_objective(name: str, refine: str) -> None:
     loss = make_loss(name, 10.0)
     for problem in (CITY, ROUGH):
@@ -134,7 +134,7 @@ def refined(solver: Solver, x: Problem) -> tuple[Problem, np.ndarray]:
 
 
 @pytest.mark.parametrize("far", [0.0, 1e-3, 0.03, 0.3])
-@pytest.mark.parametrize("name", sorted(daba.losses.LOSSES))
+@pytest.mark.parametrize("name", sorted(daba.core.losses.LOSSES))
 @pytest.mark.parametrize("refine", ["points", "sweep"])
 def test_refinement_lowers_the_objective_by_what_it_says(
     refine: str, name: str, far: float
@@ -167,7 +167,7 @@ def test_refinement_moves_the_boundary_and_nothing_else(refine: str) -> None:
 
 
 def test_refining_again_and_again_ends_where_the_boundary_has_no_gradient() -> None:
-    from daba.kernels import reference
+    from daba.problem import reference
 
     solver = make_solver(ORBIT, devices=3, refine="sweep")
     partition = make_partition(ORBIT, 3, 0)
@@ -182,7 +182,7 @@ def test_refining_again_and_again_ends_where_the_boundary_has_no_gradient() -> N
 
 @pytest.mark.parametrize("refine", REFINE)
 def test_the_gradient_falls_to_zero(refine: str) -> None:
-    from daba.kernels import reference
+    from daba.problem import reference
 
     solver = make_solver(ORBIT, devices=3, refine=refine)
     first = solver.gradient_norm()

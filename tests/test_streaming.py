@@ -15,14 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import daba.io
-import daba.streaming
-from daba.errors import DabaError
-from daba.io import bal, native, numbers, source, store
-from daba.partition import make_partition
-from daba.problem import Problem
-from daba.streaming import partition_to_store
-from daba.streaming.buckets import ROW, Buckets, even_bounds
-from daba.tally import statistics
+import daba.io.store.streaming
+from daba.core.errors import DabaError
+from daba.io import bal, native, numbers, source
+from daba.io.store import store, streaming
+from daba.io.store.streaming import partition_to_store
+from daba.io.store.streaming.buckets import ROW, Buckets, even_bounds
+from daba.partition.partition import make_partition
+from daba.partition.statistics import statistics
+from daba.problem.problem import Problem
 from odd_problems import assert_same, contents, odd_problem, odd_problems
 
 SUFFIXES = [".npz", ".txt", ".txt.bz2", ".bal.gz"]
@@ -32,7 +33,7 @@ SUFFIXES = [".npz", ".txt", ".txt.bz2", ".bal.gz"]
 def _many_chunks_and_buckets() -> Iterator[None]:
     """So few observations at once that small problems make many chunks, blocks and buckets."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(daba.streaming, "_ROWS", 5)
+        patch.setattr(streaming, "_ROWS", 5)
         patch.setattr(numbers, "BLOCK", 100)
         for module in (bal, native, source, store):
             patch.setattr(module, "CHUNK", 7, raising=False)
@@ -193,7 +194,7 @@ def test_a_full_disk_leaves_nothing_behind(
 def test_memory_does_not_grow_with_observations(
     suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(daba.streaming, "_ROWS", 2000)
+    monkeypatch.setattr(streaming, "_ROWS", 2000)
     monkeypatch.setattr(numbers, "BLOCK", 20_000)
     for module in (bal, native, source):
         monkeypatch.setattr(module, "CHUNK", 1000)

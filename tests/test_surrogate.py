@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daba.kernels import reference
-from daba.kernels.cpu.types import System
-from daba.levenberg import Levenberg
-from daba.losses import make_loss
-from daba.options import Options
-from daba.problem import Floats
-from daba.shard import Shard, make_shard
-from daba.surrogate import Surrogate
+from daba.core.losses import make_loss
+from daba.core.options import Options
+from daba.core.types import System
+from daba.distributed.shard import Shard, make_shard
+from daba.problem import reference
+from daba.problem.problem import Floats
+from daba.solver.surrogate import Surrogate
+from daba.solver.trust_region import Levenberg
 from helpers import (
     ALL_LOSSES,
     dense_surrogate,

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from daba.errors import DabaError, DabaWarning
-from daba.problem import Floats, Problem
-from daba.synthetic import SceneOptions, generate
-from daba.synthetic.optics import HALF_IMAGE, image_points
-from daba.synthetic.tracks import track_lengths
+from daba.core.errors import DabaError, DabaWarning
+from daba.problem.problem import Floats, Problem
+from daba.tools.synthetic import SceneOptions, generate
+from daba.tools.synthetic.optics import HALF_IMAGE, image_points
+from daba.tools.synthetic.tracks import track_lengths
 
 SCENES = ("street", "city", "orbit")
 
@@ -135,7 +135,7 @@ def test_views_are_local_in_a_street_and_dense_in_an_orbit() -> None:
 
 
 def test_no_one_sees_through_a_block() -> None:
-    from daba.synthetic.city import HALF_WIDTH, PITCH
+    from daba.tools.synthetic.city import HALF_WIDTH, PITCH
 
     p = generate(options("city", cameras=150, points=3000)).truth
     a, b = p.centers[p.camera_index, :2], p.points[p.point_index, :2]

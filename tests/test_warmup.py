@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import daba
-from daba.kernels.cpu.binding import stamp
+from daba.backends.cpu.kernels.binding import stamp
 from helpers import random_problem
 
 
@@ -30,7 +30,7 @@ def compiled_here() -> dict[str, int]:
     return {
         f"{name}.{key}": sum(value.stats.cache_misses.values())
         for name, module in list(sys.modules.items())
-        if name.startswith("daba.kernels.cpu")
+        if name.startswith("daba.backends.cpu.kernels")
         for key, value in vars(module).items()
         if hasattr(value, "stats") and hasattr(value, "signatures")
     }

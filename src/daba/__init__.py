@@ -17,44 +17,36 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "daba.asking": ["Asked", "constrain"],
-    "daba.checkpoint": ["Checkpoints"],
-    "daba.errors": ["DabaError", "DabaWarning"],
-    "daba.filtering": ["Dropped", "filter_outliers"],
-    "daba.gathering": ["gather", "save_store"],
-    "daba.oddities": ["inspect"],
-    "daba.intrinsics": ["PixelError", "forward_model", "pixel_error", "pixel_errors"],
+    "daba.io.constraint_options": ["Asked", "constrain"],
+    "daba.runtime.checkpoint": ["Checkpoints"],
+    "daba.core.errors": ["DabaError", "DabaWarning"],
+    "daba.problem.outliers": ["Dropped", "filter_outliers"],
+    "daba.runtime.gather": ["gather", "save_store"],
+    "daba.problem.diagnostics": ["inspect"],
+    "daba.problem.intrinsics": ["PixelError", "forward_model", "pixel_error", "pixel_errors"],
     "daba.io": ["load", "save"],
-    "daba.io.store": ["Store"],
-    "daba.launch": ["communicator"],
-    "daba.losses": [
+    "daba.io.store.store": ["Store"],
+    "daba.distributed.comm.launcher": ["communicator"],
+    "daba.core.losses": [
         "Cauchy", "GemanMcClure", "Huber", "Loss", "SoftL1", "Trivial", "Welsch", "make_loss",
     ],
-    "daba.options": ["Options"],
-    "daba.partition": ["Partition", "make_partition", "partition_from_arrays"],
-    "daba.priors": ["Priors", "Targets"],
-    "daba.problem": ["Problem"],
-    "daba.result": ["Iteration", "Result"],
-    "daba.recording": ["Recorder"],
-    "daba.report.run_report": ["write_report"],
-    "daba.run": ["solve"],
-    "daba.synthetic": ["SceneOptions", "generate"],
+    "daba.core.options": ["Options"],
+    "daba.partition.partition": ["Partition", "make_partition", "partition_from_arrays"],
+    "daba.problem.priors": ["Priors", "Targets"],
+    "daba.problem.problem": ["Problem"],
+    "daba.runtime.result": ["Iteration", "Result"],
+    "daba.runtime.recording": ["Recorder"],
+    "daba.tools.report.run_report": ["write_report"],
+    "daba.runtime.loop": ["solve"],
+    "daba.tools.synthetic": ["SceneOptions", "generate"],
 }  # fmt: skip
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = sorted([*_MODULE, "__version__"])
 
 if TYPE_CHECKING:
-    from daba.asking import Asked, constrain
-    from daba.checkpoint import Checkpoints
-    from daba.errors import DabaError, DabaWarning
-    from daba.filtering import Dropped, filter_outliers
-    from daba.gathering import gather, save_store
-    from daba.intrinsics import PixelError, forward_model, pixel_error, pixel_errors
-    from daba.io import load, save
-    from daba.io.store import Store
-    from daba.launch import communicator
-    from daba.losses import (
+    from daba.core.errors import DabaError, DabaWarning
+    from daba.core.losses import (
         Cauchy,
         GemanMcClure,
         Huber,
@@ -64,16 +56,24 @@ if TYPE_CHECKING:
         Welsch,
         make_loss,
     )
-    from daba.oddities import inspect
-    from daba.options import Options
-    from daba.partition import Partition, make_partition, partition_from_arrays
-    from daba.priors import Priors, Targets
-    from daba.problem import Problem
-    from daba.recording import Recorder
-    from daba.report.run_report import write_report
-    from daba.result import Iteration, Result
-    from daba.run import solve
-    from daba.synthetic import SceneOptions, generate
+    from daba.core.options import Options
+    from daba.distributed.comm.launcher import communicator
+    from daba.io import load, save
+    from daba.io.constraint_options import Asked, constrain
+    from daba.io.store.store import Store
+    from daba.partition.partition import Partition, make_partition, partition_from_arrays
+    from daba.problem.diagnostics import inspect
+    from daba.problem.intrinsics import PixelError, forward_model, pixel_error, pixel_errors
+    from daba.problem.outliers import Dropped, filter_outliers
+    from daba.problem.priors import Priors, Targets
+    from daba.problem.problem import Problem
+    from daba.runtime.checkpoint import Checkpoints
+    from daba.runtime.gather import gather, save_store
+    from daba.runtime.loop import solve
+    from daba.runtime.recording import Recorder
+    from daba.runtime.result import Iteration, Result
+    from daba.tools.report.run_report import write_report
+    from daba.tools.synthetic import SceneOptions, generate
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 import sys
 
-from daba.cli import main
+from daba.tools.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

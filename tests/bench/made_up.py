@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from daba.bench.results import Results, Run
+from daba.tools.bench.results import Results, Run
 
 SIZES = {"cameras": 10, "points": 100, "observations": 500}
 

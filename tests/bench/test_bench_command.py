@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import daba
-from daba.baselines.admm import RENEWED
-from daba.bench.cases import Case
-from daba.bench.ceres import CONFIGURATIONS, find_program, run_ceres
-from daba.bench.footprint import footprint
-from daba.bench.problems import find_problems
-from daba.cli import main
-from daba.errors import DabaError
-from daba.problem import Problem
+from daba.core.errors import DabaError
+from daba.problem.problem import Problem
+from daba.solver.consensus.admm import RENEWED
+from daba.tools.bench.cases import Case
+from daba.tools.bench.ceres import CONFIGURATIONS, find_program, run_ceres
+from daba.tools.bench.footprint import footprint
+from daba.tools.bench.problems import find_problems
+from daba.tools.cli import main
 
 ONE = ["bench", "orbit:12:100", "--devices", "2", "--losses", "trivial", "--iterations", "3"]
 
@@ -67,7 +67,7 @@ def test_without_any_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_without_a_gpu(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daba.cli.bench.why_no_gpu", lambda: "there is none")
+    monkeypatch.setattr("daba.tools.cli.bench.why_no_gpu", lambda: "there is none")
     assert main([*ONE, "--backend", "gpu", "--output", str(tmp_path / "out")]) == 2
     assert "no GPU can be used: there is none; use --backend cpu" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -142,7 +142,7 @@ def test_ceres_must_begin_where_we_do(
 
 def test_pycolmap_where_it_is_installed(scene: Case, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pycolmap", reason="pycolmap is not installed")
-    from daba.bench.colmap import run_colmap
+    from daba.tools.bench.colmap import run_colmap
 
     told = run_colmap(scene, daba.load(scene.source.path))
     assert told["pixels"] < 0.5 * told["start_pixels"]
@@ -186,6 +186,6 @@ def test_memory_falls_with_devices_and_one_device_is_the_same_for_all() -> None:
 
 def test_nothing_is_loaded_before_it_is_asked_for() -> None:
     """The command is a module of its own: others do not pay for it."""
-    source = Path(daba.__file__).parent / "cli" / "__init__.py"
-    assert "daba.bench" not in source.read_text()
+    source = Path(daba.__file__).parent / "tools" / "cli" / "__init__.py"
+    assert "daba.tools.bench" not in source.read_text()
     assert os.path.exists(source.with_name("bench.py"))

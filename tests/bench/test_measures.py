@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from made_up import history, one_problem, run
 
-from daba.bench.measures import (
+from daba.tools.bench.measures import (
     iterations_to,
     profile,
     reached,
@@ -13,9 +13,9 @@ from daba.bench.measures import (
     reference_run,
     target,
 )
-from daba.bench.order import comparisons, order_table, reasons_table, trend
-from daba.bench.results import Curve, Results
-from daba.bench.summary import big_numbers, lows, verdict, wins
+from daba.tools.bench.order import comparisons, order_table, reasons_table, trend
+from daba.tools.bench.results import Curve, Results
+from daba.tools.bench.summary import big_numbers, lows, verdict, wins
 
 
 def test_target() -> None:

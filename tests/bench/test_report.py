@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 import pytest
 from made_up import failed, one_problem, run
 
-from daba.bench.measures import Kind
-from daba.bench.report import write_report
-from daba.bench.results import Results
+from daba.tools.bench.measures import Kind
+from daba.tools.bench.report import write_report
+from daba.tools.bench.results import Results
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_the_same_results_give_the_same_files(written: Path, tmp_path: Path) -> 
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than all the rest."""
-    monkeypatch.setattr("daba.bench.report.draw_figures", lambda *_: {})
+    monkeypatch.setattr("daba.tools.bench.report.draw_figures", lambda *_: {})
 
 
 @pytest.mark.usefixtures("no_figures")

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daba.bench import execute, runner
-from daba.bench.cases import Case, make_cases
-from daba.bench.folder import Folder
-from daba.bench.problems import find_problems
-from daba.errors import DabaError
+from daba.core.errors import DabaError
 from daba.io import load
+from daba.tools.bench import execute, runner
+from daba.tools.bench.cases import Case, make_cases
+from daba.tools.bench.folder import Folder
+from daba.tools.bench.problems import find_problems
 
 TOLD = {"histories": [{"iteration": [0], "seconds": [0.0], "mean_objective": [2.0],
                        "restarts": [0]}]}  # fmt: skip
@@ -40,7 +40,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Case]:
 
     monkeypatch.setattr(execute.Bench, "run", pretend)
     monkeypatch.setattr(runner, "_warm", lambda: None)
-    monkeypatch.setattr("daba.warmup.compile_kernels", lambda: None)
+    monkeypatch.setattr("daba.runtime.compile.compile_kernels", lambda: None)
     return asked
 
 
@@ -184,12 +184,14 @@ def test_a_partition_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (source,) = find_problems(["orbit:12:100"], tmp_path)
     problem, folder = load(source.path), Folder(tmp_path / "results")
     made = folder.partition(source, 3, problem)
-    monkeypatch.setattr("daba.bench.folder.make_partition", lambda *_: pytest.fail("made again"))
+    monkeypatch.setattr(
+        "daba.tools.bench.folder.make_partition", lambda *_: pytest.fail("made again")
+    )
     kept = Folder(folder.path).partition(source, 3, problem)
     assert kept.devices == 3
     assert np.array_equal(kept.camera_device, made.camera_device)
     assert np.array_equal(kept.point_device, made.point_device)
-    monkeypatch.setattr("daba.bench.folder.make_partition", lambda *_: made)
+    monkeypatch.setattr("daba.tools.bench.folder.make_partition", lambda *_: made)
     (path,) = folder.path.glob("*/partition-3-*.npz")
     path.write_bytes(path.read_bytes()[:100])
     folder.partition(source, 3, problem)
@@ -225,7 +227,7 @@ def test_a_gpu_compiles_before_the_clock_starts(
         if len(asked) == 2:
             raise DabaError("enough")
 
-    monkeypatch.setattr("daba.run.solve", pretend)
+    monkeypatch.setattr("daba.runtime.loop.solve", pretend)
     (source,) = find_problems(["orbit:12:100"], tmp_path)
     case = Case(source, "duba", 2, "trivial", 50, backend="gpu")
     bench = execute.Bench(Folder(tmp_path / "results"))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from made_up import SIZES, failed, footprint, one_problem, run
 
-from daba.bench.accuracy import accuracy_table, problems_table
-from daba.bench.counts import counts_table
-from daba.bench.paper import paper, published
-from daba.bench.pixels import pixels_table
-from daba.bench.refinement import gains, gains_table, refinement_table
-from daba.bench.resources import resource_words, resources_table
-from daba.bench.results import Results
-from daba.bench.times import times_table
-from daba.report.tables import Cell, Table, number, seconds, size, small
+from daba.tools.bench.accuracy import accuracy_table, problems_table
+from daba.tools.bench.counts import counts_table
+from daba.tools.bench.paper import paper, published
+from daba.tools.bench.pixels import pixels_table
+from daba.tools.bench.refinement import gains, gains_table, refinement_table
+from daba.tools.bench.resources import resource_words, resources_table
+from daba.tools.bench.results import Results
+from daba.tools.bench.times import times_table
+from daba.tools.report.tables import Cell, Table, number, seconds, size, small
 
 
 def cells(table: Table, row: int) -> dict[str, Cell]:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 
 import daba
-from daba.cli import main
-from daba.problem import Problem
+from daba.problem.problem import Problem
+from daba.tools.cli import main
 
 BAL = [
     "2 2 4",

@@ -12,11 +12,11 @@ import pytest
 from command_line import names, run, small_scene
 
 import daba
-from daba.asking import Asked
-from daba.cli.arguments import flags_of
-from daba.cli.solve import GROUPS, make_options, solve_flags
-from daba.options import Options
-from daba.problem import Problem
+from daba.core.options import Options
+from daba.io.constraint_options import Asked
+from daba.problem.problem import Problem
+from daba.tools.cli.arguments import flags_of
+from daba.tools.cli.solve import GROUPS, make_options, solve_flags
 
 Capsys = pytest.CaptureFixture[str]
 

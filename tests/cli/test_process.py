@@ -83,9 +83,9 @@ HEAVY = ("numba", "scipy", "matplotlib", "torch", "pymetis", "tyro", "rich")
     [
         ("import daba", (*HEAVY, "numpy")),
         ("import daba; daba.load; daba.Options; daba.Huber; daba.Problem", HEAVY),
-        ("import daba.cli; daba.cli.main(['--help'])", (*HEAVY, "numpy")),
-        ("import daba.cli; daba.cli.main(['solve', '--help'])", HEAVY[:5]),
-        ("import daba.cli; daba.cli.main(['synth', '--help'])", HEAVY[:5]),
+        ("import daba.tools.cli; daba.tools.cli.main(['--help'])", (*HEAVY, "numpy")),
+        ("import daba.tools.cli; daba.tools.cli.main(['solve', '--help'])", HEAVY[:5]),
+        ("import daba.tools.cli; daba.tools.cli.main(['synth', '--help'])", HEAVY[:5]),
     ],
 )
 def test_nothing_heavy_is_imported_before_it_is_needed(code: str, absent: tuple[str, ...]) -> None:

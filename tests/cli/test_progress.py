@@ -7,10 +7,10 @@ import io
 import pytest
 from rich.console import Console
 
-from daba import progress
-from daba.cli.console import make_console
-from daba.progress import Progress
-from daba.result import Iteration
+from daba.runtime.result import Iteration
+from daba.tools import progress
+from daba.tools.cli.console import make_console
+from daba.tools.progress import Progress
 
 
 def iteration(n: int, seconds: float, restarts: int = 0) -> Iteration:

@@ -9,7 +9,7 @@ import pytest
 from command_line import names, run
 
 import daba.io
-from daba.io.store import Store
+from daba.io.store.store import Store
 from odd_problems import assert_same, contents, odd_problem
 
 Capsys = pytest.CaptureFixture[str]

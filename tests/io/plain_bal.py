@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from daba.problem import Problem
+from daba.problem.problem import Problem
 
 
 def scene(seed: int = 0, cameras: int = 6, points: int = 60, noise: float = 0.5) -> Problem:

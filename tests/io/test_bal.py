@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import daba.io
-from daba.errors import DabaError, DabaWarning
-from daba.intrinsics import pixel_error, pixel_errors
+from daba.core.errors import DabaError, DabaWarning
 from daba.io import bal, numbers
 from daba.io.bal_weights import weights_path
-from daba.problem import Problem
+from daba.problem.intrinsics import pixel_error, pixel_errors
+from daba.problem.problem import Problem
 
 REAL = {
     "ladybug-49-7776-pre": 2.022618,

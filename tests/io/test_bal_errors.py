@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import daba.io
-from daba.errors import DabaError
+from daba.core.errors import DabaError
 
 LINES = [
     "2 2 4",

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import daba.io
-from daba.errors import DabaError, DabaWarning
-from daba.intrinsics import pixel_error, pixel_errors
+from daba.core.errors import DabaError, DabaWarning
 from daba.io import numbers
-from daba.problem import Problem
+from daba.problem.intrinsics import pixel_error, pixel_errors
+from daba.problem.problem import Problem
 
 LINES = [
     "# Bundle file v0.3",

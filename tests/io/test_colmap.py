@@ -14,12 +14,12 @@ import pytest
 from colmap_models import PARAMS, mean_error, pycolmap, read, synthetic, written
 
 import daba
-from daba.cli import main
-from daba.errors import DabaError, DabaWarning
+from daba.core.errors import DabaError, DabaWarning
 from daba.io.colmap import Solution, optics
 from daba.io.colmap.model import Model
 from daba.io.colmap.parts import MODELS
-from daba.problem import Problem
+from daba.problem.problem import Problem
+from daba.tools.cli import main
 from helpers import rng, turned
 
 KINDS = ("binary", "text")

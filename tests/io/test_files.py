@@ -11,7 +11,7 @@ import plain_bal
 import pytest
 
 import daba.io
-from daba.errors import DabaError
+from daba.core.errors import DabaError
 from daba.io import files
 
 SUFFIXES = [".txt", ".txt.gz", ".txt.bz2", ".npz", ".ply"]

@@ -11,7 +11,7 @@ import plain_bal
 import pytest
 
 import daba.io
-from daba.errors import DabaError
+from daba.core.errors import DabaError
 
 ARRAYS = ("cameras", "points", "camera_index", "point_index", "u", "weights", "focal")
 

@@ -10,8 +10,8 @@ import plain_bal
 import pytest
 
 import daba.io
-from daba.errors import DabaError
-from daba.problem import Problem
+from daba.core.errors import DabaError
+from daba.problem.problem import Problem
 
 TYPES = {"double": "<f8", "uchar": "u1", "int": "<i4"}
 

@@ -16,14 +16,15 @@ import pytest
 from hypothesis import given, settings
 
 import daba.io
-from daba.errors import DabaError
-from daba.io import arrays, solved_store, store
-from daba.io.solved_store import write_solution
-from daba.io.store import Store, write_store
-from daba.layout import Records, lay_out
-from daba.partition import make_partition
-from daba.problem import Problem
-from daba.tally import statistics
+from daba.core.errors import DabaError
+from daba.io.store import arrays, store
+from daba.io.store import solution as solved_store
+from daba.io.store.solution import write_solution
+from daba.io.store.store import Store, write_store
+from daba.partition.ordering import Records, lay_out
+from daba.partition.partition import make_partition
+from daba.partition.statistics import statistics
+from daba.problem.problem import Problem
 from odd_problems import assert_same, contents, odd_problem, odd_problems
 
 PROBLEM = odd_problem(6, 30, 150, 3)

@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 import daba
-from daba.cli import main
-from daba.partition import make_partition
-from daba.priors import Priors, Targets
-from daba.problem import Problem
+from daba.partition.partition import make_partition
+from daba.problem.priors import Priors, Targets
+from daba.problem.problem import Problem
+from daba.tools.cli import main
 from small_machine import SMALL_MACHINE
 
 LIMIT = 120.0

@@ -3,13 +3,13 @@
 import sys
 from typing import Any
 
-import daba.comm.mpi
-from daba.cli import main
+import daba.distributed.comm.mpi
+from daba.tools.cli import main
 
 
 def missing(graph: Any, ends: tuple[Any, Any]) -> Any:
     raise NotImplementedError("as mpi4py says it")
 
 
-daba.comm.mpi.persistent_request = missing
+daba.distributed.comm.mpi.persistent_request = missing
 sys.exit(main())

@@ -3,9 +3,9 @@
 import sys
 from typing import Any
 
-from daba.cli import main
-from daba.launch import communicator
-from daba.run import Run
+from daba.distributed.comm.launcher import communicator
+from daba.runtime.loop import Run
+from daba.tools.cli import main
 
 advance = Run.advance
 

@@ -6,7 +6,7 @@ mpiexec -n 4 python several.py '[["solve", "a.npz", "--devices", "8"], ...]'
 import json
 import sys
 
-from daba.cli import main
+from daba.tools.cli import main
 
 for command in json.loads(sys.argv[1]):
     code = main(command)

@@ -24,7 +24,7 @@ from jobs import (
 )
 
 import daba
-from daba.io.store import save
+from daba.io.store.store import save
 
 pytestmark = [needs_mpi, pytest.mark.usefixtures("compiled")]
 

@@ -9,8 +9,8 @@ import pytest
 from jobs import needs_mpi, run, run_all, scene
 
 import daba
-from daba.baselines.admm import RENEWED
-from daba.bench.footprint import footprint
+from daba.solver.consensus.admm import RENEWED
+from daba.tools.bench.footprint import footprint
 
 pytestmark = [needs_mpi, pytest.mark.usefixtures("compiled")]
 
@@ -19,7 +19,7 @@ def test_memory_and_bytes_are_as_predicted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Large enough for the data to count beside the interpreter and its libraries."""
-    from daba.cli import main
+    from daba.tools.cli import main
 
     daba.save(scene(500, 50_000), tmp_path / "scene.npz")
     store, history = tmp_path / "scene.daba", tmp_path / "history.json"

@@ -10,8 +10,8 @@ import pytest
 from jobs import needs_mpi, run_all, scene
 
 import daba
-from daba.io.store import save
-from daba.recording import read_recording
+from daba.io.store.store import save
+from daba.runtime.recording import read_recording
 
 pytestmark = [needs_mpi, pytest.mark.usefixtures("compiled")]
 

@@ -8,7 +8,7 @@ import pytest
 from jobs import SOON, bits, checkpoints, flip, needs_mpi, read_history, run, run_all, scene
 
 import daba
-from daba.io.store import save
+from daba.io.store.store import save
 
 pytestmark = [needs_mpi, pytest.mark.usefixtures("compiled")]
 

@@ -13,11 +13,11 @@ import pytest
 from jobs import Job, bits, constrained, needs_mpi, read_history, run_all, scene, side_by_side
 
 import daba
-from daba.baselines.admm import RENEWED
-from daba.io.store import write_store
-from daba.layout import lay_out
-from daba.partition import make_partition, partition_from_arrays
-from daba.problem import Problem
+from daba.io.store.store import write_store
+from daba.partition.ordering import lay_out
+from daba.partition.partition import make_partition, partition_from_arrays
+from daba.problem.problem import Problem
+from daba.solver.consensus.admm import RENEWED
 
 pytestmark = [needs_mpi, pytest.mark.usefixtures("compiled")]
 

@@ -14,8 +14,8 @@ import daba
 from browser import Browser, needs_chromium, wait_until
 
 pytest.importorskip("viser", reason="no viser here: pip install 'daba[viewer]'")
-from daba.viewer import serve
-from daba.viewer.subject import subject_of
+from daba.tools.viewer import serve
+from daba.tools.viewer.subject import subject_of
 
 pytestmark = [needs_chromium, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 

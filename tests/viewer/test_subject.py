@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import daba
-from daba.intrinsics import pixel_errors
-from daba.problem import Problem
-from daba.viewer import paint
-from daba.viewer.placing import FAR, WIDTH, Placing
-from daba.viewer.subject import mean_errors, subject_of
+from daba.problem.intrinsics import pixel_errors
+from daba.problem.problem import Problem
+from daba.tools.viewer import paint
+from daba.tools.viewer.placing import FAR, WIDTH, Placing
+from daba.tools.viewer.subject import mean_errors, subject_of
 
 
 @pytest.fixture(scope="module")

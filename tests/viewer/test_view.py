@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import daba
-from daba.cli import main
-from daba.problem import Problem
-from daba.recording import Recorder, read_recording
+from daba.problem.problem import Problem
+from daba.runtime.recording import Recorder, read_recording
+from daba.tools.cli import main
 
 pytest.importorskip("viser", reason="no viser here: pip install 'daba[viewer]'")
-from daba.viewer import paint, scene, serve
-from daba.viewer.subject import subject_of, subject_of_recording
+from daba.tools.viewer import paint, scene, serve
+from daba.tools.viewer.subject import subject_of, subject_of_recording
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:websockets")
 Capsys = pytest.CaptureFixture[str]

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from daba.errors import DabaError
-from daba.io import bal, bundler, colmap, native, ply, store
+from daba.core.errors import DabaError
+from daba.io import bal, bundler, colmap, native, ply
 from daba.io.colmap.reading import Rigs
 from daba.io.colmap.writing import Kind
 from daba.io.files import PathLike, split_suffix
 from daba.io.folders import is_store
 from daba.io.forward import Intrinsics, Reading
 from daba.io.source import Source
-from daba.problem import Problem
+from daba.io.store import store
+from daba.problem.problem import Problem
 
 __all__ = ["FORMATS", "Format", "load", "open_source", "save"]
 
@@ -103,8 +104,8 @@ def save(
 
     path       BAL (.txt or .bal) or Bundler (.out), both also with .bz2 or .gz, daba's own .npz,
                which loses nothing, .ply, points and cameras for a viewer, or .daba, a store for
-               one device (`daba.io.store.save` writes one for several); any other name, if the
-               problem was read from a COLMAP model, is the folder of that model, adjusted
+               one device (`daba.io.store.store.save` writes one for several); any other name, if
+               the problem was read from a COLMAP model, is the folder of that model, adjusted
     format     "bal", "bundler", "colmap", "npz", "ply" or "store" if the file's name does not say
     kind       COLMAP: "binary" or "text"; "same" is as it was read
     overwrite  COLMAP: whether the folder may be the one that was read

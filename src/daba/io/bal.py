@@ -20,9 +20,9 @@ from typing import IO
 
 import numpy as np
 
-from daba.errors import DabaError
+from daba.core.errors import DabaError
 from daba.io import bal_weights
-from daba.io.bal_errors import explain, parse_header
+from daba.io.errors.bal import explain, parse_header
 from daba.io.files import PathLike, open_input, open_output, writing_folder
 from daba.io.forward import (
     Cameras,
@@ -39,8 +39,8 @@ from daba.io.forward import (
 )
 from daba.io.numbers import MisfitError, check_size, chunks, first_line, numbers, write_rows
 from daba.io.source import CHUNK, Source
-from daba.layout import Records
-from daba.problem import Floats, Problem, pixel_weights
+from daba.partition.ordering import Records
+from daba.problem.problem import Floats, Problem, pixel_weights
 
 _KEPT = np.dtype([("camera", np.int32), ("point", np.int32), ("u", np.float64, 2)])
 
@@ -128,7 +128,7 @@ def scan(path: PathLike) -> tuple[int, int, int]:
 def save(problem: Problem, path: PathLike) -> None:
     """Write a BAL file in the standard forward model, which every other tool reads.
 
-    f, k1, k2 of each camera come from `daba.intrinsics.forward_model`. Weights other than
+    f, k1, k2 of each camera come from `daba.problem.intrinsics.forward_model`. Weights other than
     `pixel_weights` have no place in the format and are lost. A second file, `path` with
     .weights.json after it, is written where the objective could not be found again without it.
     """

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from daba.errors import DabaError, DabaWarning
+from daba.core.errors import DabaError, DabaWarning
 from daba.io.files import PathLike, open_input, open_output
-from daba.problem import Floats
+from daba.problem.problem import Floats
 
 FORMAT = "daba weights"
 VERSION = 1

@@ -29,10 +29,10 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from daba.errors import DabaError, DabaWarning
+from daba.core.errors import DabaError, DabaWarning
 from daba.io import bal_weights
-from daba.io.bal_errors import MAX_COUNT
-from daba.io.bundler_errors import MAGIC, explain, is_rotation, parse_counts
+from daba.io.errors.bal import MAX_COUNT
+from daba.io.errors.bundler import MAGIC, explain, is_rotation, parse_counts
 from daba.io.files import PathLike, open_input, open_output
 from daba.io.forward import (
     Cameras,
@@ -45,7 +45,7 @@ from daba.io.forward import (
 )
 from daba.io.image_list import load_images, save_images
 from daba.io.numbers import MisfitError, check_size, chunks, first_line, numbers, write_rows
-from daba.problem import Floats, Problem
+from daba.problem.problem import Floats, Problem
 
 _CAMERA, _POINT, _VIEW = 15, 7, 4  # numbers of each; a point's seventh counts its views
 _AT_ONCE = 1 << 13  # points written at once

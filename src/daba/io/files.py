@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, cast
 
-from daba.errors import DabaError
+from daba.core.errors import DabaError
 
 PathLike = str | os.PathLike[str]
 

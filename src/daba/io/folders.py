@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from daba.errors import DabaError
+from daba.core.errors import DabaError
 from daba.io.files import PathLike, writing_folder
 
 FORMAT = "daba store"

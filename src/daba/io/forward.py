@@ -13,12 +13,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from daba.errors import DabaError
-from daba.intrinsics import forward_model, rays_from_forward
+from daba.core.errors import DabaError
 from daba.io import bal_weights
 from daba.io.files import PathLike
 from daba.io.numbers import chunks
-from daba.problem import Floats, Ints, Problem, camera_records, pixel_weights
+from daba.problem.intrinsics import forward_model, rays_from_forward
+from daba.problem.problem import Floats, Ints, Problem, camera_records, pixel_weights
 
 Reading = Literal["paper", "standard"]
 """How k1 and k2 of a file are taken."""
@@ -91,7 +91,7 @@ def to_problem(
 
 
 def from_problem(problem: Problem) -> Cameras:
-    """The cameras of a problem, fitted by `daba.intrinsics.forward_model`."""
+    """The cameras of a problem, fitted by `daba.problem.intrinsics.forward_model`."""
     if "colmap" in problem.info:
         from daba.io.colmap.optics import check_forward
 

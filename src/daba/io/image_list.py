@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from daba.errors import DabaWarning
+from daba.core.errors import DabaWarning
 from daba.io.files import PathLike, open_input, open_output
 
 NAME = "list.txt"

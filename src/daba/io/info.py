@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from daba.errors import DabaError
+from daba.core.errors import DabaError
 
 
 def split_info(info: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

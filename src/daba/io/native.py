@@ -17,13 +17,13 @@ from typing import IO, Any
 
 import numpy as np
 
-from daba.constraints import ARRAYS, Constraints, from_arrays
-from daba.errors import DabaError
+from daba.core.errors import DabaError
 from daba.io.files import PathLike, open_input, open_output
 from daba.io.info import split_info
 from daba.io.source import CHUNK, Source
-from daba.layout import Records
-from daba.problem import Problem
+from daba.partition.ordering import Records
+from daba.problem.constraints import ARRAYS, Constraints, from_arrays
+from daba.problem.problem import Problem
 
 FORMAT = "daba problem"
 VERSION = 2

@@ -15,7 +15,7 @@ from typing import IO
 
 import numpy as np
 
-from daba.problem import Floats
+from daba.problem.problem import Floats
 
 BLOCK = 1 << 22  # bytes of text parsed at once
 _CHUNK = 1 << 16  # rows handled at once

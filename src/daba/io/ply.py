@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from daba.errors import DabaError
+from daba.core.errors import DabaError
 from daba.io.files import PathLike, open_output
-from daba.problem import Floats, Ints, Problem
+from daba.problem.problem import Floats, Ints, Problem
 
 _POINT_COLOUR = (190, 190, 190)
 _CAMERA_COLOUR = (230, 60, 40)

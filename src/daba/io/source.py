@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from daba.errors import DabaError
-from daba.layout import Records
-from daba.problem import Floats, Problem, check_observations
+from daba.core.errors import DabaError
+from daba.partition.ordering import Records
+from daba.problem.problem import Floats, Problem, check_observations
 
 CHUNK = 1 << 16
 """Observations read at once."""

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from daba.errors import DabaError
+from daba.core.errors import DabaError
+from daba.core.losses import Loss
 from daba.io.files import PathLike, open_input
-from daba.losses import Loss
-from daba.priors import Targets
-from daba.problem import Floats, Ints, Problem
+from daba.problem.priors import Targets
+from daba.problem.problem import Floats, Ints, Problem
 
 COVARIANCE = ("cxx", "cxy", "cxz", "cyy", "cyz", "czz")
 SPREADS = (("sigma",), ("sx", "sy", "sz"), COVARIANCE)

@@ -32,7 +32,7 @@ from daba.io.colmap.parts import (
     Rig,
 )
 from daba.io.numbers import MisfitError, chunks
-from daba.problem import Floats
+from daba.problem.problem import Floats
 
 SUFFIX = ".bin"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from daba.errors import DabaError
+from daba.core.errors import DabaError
 from daba.io.colmap import binary, text
 from daba.io.colmap.parts import Camera, Cameras, Frames, Images, Points, Rig
 from daba.io.files import PathLike, open_input

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from daba.errors import DabaError, DabaWarning
-from daba.intrinsics import STEREOGRAPHIC, fit_forward, forward_residual, rays_from_forward
+from daba.core.errors import DabaError, DabaWarning
 from daba.io.colmap.parts import Camera
-from daba.problem import Floats, Ints, Problem
+from daba.problem.intrinsics import STEREOGRAPHIC, fit_forward, forward_residual, rays_from_forward
+from daba.problem.problem import Floats, Ints, Problem
 
 NATIVE = {
     "SIMPLE_PINHOLE": (True, False, False),
@@ -50,7 +50,7 @@ class Rays(NamedTuple):
     focal: Floats
     """(G,)."""
     fit: dict[str, Any]
-    """How well d fits the cameras, as `daba.intrinsics.rays_from_forward` says it."""
+    """How well d fits the cameras, as `daba.problem.intrinsics.rays_from_forward` says it."""
 
 
 def lens(camera: Camera) -> list[float]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daba.problem import Floats
+from daba.problem.problem import Floats
 
 Longs = np.ndarray
 """int64; COLMAP's ids."""

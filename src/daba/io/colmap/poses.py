@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daba.problem import Floats
+from daba.problem.problem import Floats
 
 
 def matrices(q: Floats) -> Floats:

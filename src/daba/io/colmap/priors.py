@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from daba.errors import DabaError
+from daba.core.errors import DabaError
+from daba.core.losses import Loss
 from daba.io.colmap.optics import pycolmap
 from daba.io.files import PathLike
-from daba.losses import Loss
-from daba.priors import Targets
-from daba.problem import Problem
+from daba.problem.priors import Targets
+from daba.problem.problem import Problem
 
 
 def read_pose_priors(

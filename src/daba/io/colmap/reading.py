@@ -19,14 +19,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from daba.errors import DabaError, DabaWarning
+from daba.core.errors import DabaError, DabaWarning
 from daba.io.colmap import optics
 from daba.io.colmap.model import Model, resolved
 from daba.io.colmap.parts import Camera
 from daba.io.colmap.poses import from_colmap
 from daba.io.colmap.rigs import image_poses
 from daba.io.files import PathLike
-from daba.problem import Ints, Problem, camera_records
+from daba.problem.problem import Ints, Problem, camera_records
 
 Rigs = Literal["keep", "free"]
 

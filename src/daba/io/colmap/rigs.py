@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from daba.errors import DabaError
+from daba.core.errors import DabaError
 from daba.io.colmap.model import Model
 from daba.io.colmap.parts import Rig
 from daba.io.colmap.poses import compose, inverted
-from daba.problem import Floats
+from daba.problem.problem import Floats
 
 
 def image_poses(model: Model, rigs: str) -> Floats:

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daba.errors import DabaError
+from daba.core.errors import DabaError
 from daba.io.colmap import optics
 from daba.io.colmap.model import Model
 from daba.io.colmap.parts import Edits
 from daba.io.colmap.poses import from_colmap, to_colmap
 from daba.io.colmap.reading import observations, used_cameras
 from daba.io.colmap.rigs import frame_poses, image_poses
-from daba.problem import Floats, Ints, Problem, camera_records
+from daba.problem.problem import Floats, Ints, Problem, camera_records
 
 UNSEEN = float(np.sqrt(np.finfo(np.float64).max))
 """COLMAP's error, in pixels, of a point that its camera does not see."""

@@ -23,7 +23,7 @@ from daba.io.colmap.parts import (
     Rig,
 )
 from daba.io.numbers import MisfitError
-from daba.problem import Floats
+from daba.problem.problem import Floats
 
 SUFFIX = ".txt"
 

@@ -11,13 +11,13 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
-from daba.errors import DabaError
+from daba.core.errors import DabaError
 from daba.io.colmap.model import KINDS, NEEDED, RIGGED, Model, resolved
 from daba.io.colmap.optics import pycolmap
 from daba.io.colmap.solution import Solution, is_colmap
 from daba.io.files import PathLike, writing_folder
 from daba.io.folders import output_folder, place_for_folder
-from daba.problem import Problem
+from daba.problem.problem import Problem
 
 Kind = Literal["same", "binary", "text"]
 

@@ -1,0 +1,201 @@
+"""Preconditioned conjugate gradients on the reduced camera system, one α and β per device."""
+
+import math
+
+import numpy as np
+from numba import prange
+
+from daba.backends.cpu.kernels.binding import inline, kernel, serial
+from daba.backends.cpu.kernels.schur import product
+
+
+@kernel
+def factor_blocks(blocks, tasks, active):
+    """blocks ← their Cholesky factors (lower). A block that is not positive definite to working
+    precision is replaced by its diagonal: it only preconditions."""
+    for t in prange(len(tasks.device)):
+        if active[tasks.device[t]]:
+            for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
+                L = blocks[i]
+                largest = 0.0
+                for a in range(9):
+                    largest = max(largest, L[a, a])
+                definite = True
+                diagonal = np.empty(9)
+                for a in range(9):
+                    diagonal[a] = L[a, a]
+                for a in range(9):
+                    x = L[a, a]
+                    for k in range(a):
+                        x -= L[a, k] * L[a, k]
+                    if not x > 1e-14 * diagonal[a]:
+                        definite = False
+                        break
+                    L[a, a] = math.sqrt(x)
+                    for b in range(a + 1, 9):
+                        y = L[b, a]
+                        for k in range(a):
+                            y -= L[b, k] * L[a, k]
+                        L[b, a] = y / L[a, a]
+                if not definite:
+                    L[:] = 0.0
+                    for a in range(9):
+                        L[a, a] = math.sqrt(max(diagonal[a], 1e-14 * largest))
+
+
+@inline
+def precondition(factors, r, active, camera_ptr, z):
+    for d in range(len(active)):
+        if active[d]:
+            for i in range(camera_ptr[d], camera_ptr[d + 1]):
+                L = factors[i]
+                for a in range(9):
+                    x = r[i, a]
+                    for k in range(a):
+                        x -= L[a, k] * z[i, k]
+                    z[i, a] = x / L[a, a]
+                for a in range(8, -1, -1):
+                    x = z[i, a]
+                    for k in range(a + 1, 9):
+                        x -= L[k, a] * z[i, k]
+                    z[i, a] = x / L[a, a]
+
+
+@kernel
+def tie_blocks(blocks, ties, active, camera_ptr):
+    """Of diagonal blocks of S make those of ΠᵀSΠ, as far as they are known: what is held is cut
+    off, and where cameras share d, the leader has the sum of their blocks, apart from poses."""
+    for d in prange(len(active)):
+        if active[d]:
+            for i in range(camera_ptr[d], camera_ptr[d + 1]):
+                B = blocks[i]
+                k = ties.leader[i]
+                if k != i:
+                    for a in range(6, 9):
+                        for b in range(6):
+                            B[a, b] = 0.0
+                            B[b, a] = 0.0
+                            blocks[k, a, b] = 0.0
+                            blocks[k, b, a] = 0.0
+                        for b in range(6, 9):
+                            blocks[k, a, b] += B[a, b]
+                            B[a, b] = 1.0 if a == b else 0.0
+            for i in range(camera_ptr[d], camera_ptr[d + 1]):
+                for a in range(9):
+                    if ties.held[i, a]:
+                        for b in range(9):
+                            blocks[i, a, b] = 0.0
+                            blocks[i, b, a] = 0.0
+                        blocks[i, a, a] = 1.0
+
+
+@inline
+def collect(v, ties, active, camera_ptr):
+    """v ← Πᵀv: what is held has no entry, and the leader has the sum over those that share d."""
+    for d in range(len(active)):
+        if active[d]:
+            for i in range(camera_ptr[d], camera_ptr[d + 1]):
+                k = ties.leader[i]
+                if k != i:
+                    for a in range(6, 9):
+                        v[k, a] += v[i, a]
+                        v[i, a] = 0.0
+            for i in range(camera_ptr[d], camera_ptr[d + 1]):
+                for a in range(9):
+                    if ties.held[i, a]:
+                        v[i, a] = 0.0
+
+
+@inline
+def spread(v, ties, active, camera_ptr):
+    """v ← Πv: those that share d have the leader's."""
+    for d in range(len(active)):
+        if active[d]:
+            for i in range(camera_ptr[d], camera_ptr[d + 1]):
+                for a in range(6, 9):
+                    v[i, a] = v[ties.leader[i], a]
+
+
+@inline
+def dot(x, y, first, last):
+    total = 0.0
+    for i in range(first, last):
+        for a in range(9):
+            total += x[i, a] * y[i, a]
+    return total
+
+
+@serial
+def solve(
+    obs, system, D, V_inv, factors, rhs, active, ptr, tasks_c, tasks, buffers, limits, ties, x
+):
+    """x ≈ S⁻¹ rhs on the active devices; returns the iterations each device needed.
+
+    A device stops when k (Q_k − Q_{k−1}) / Q_k < `forcing`, where Q = ½xᵀSx − xᵀrhs is what CG
+    minimises, or when its preconditioned residual has fallen by `residual`.
+
+    With `ties`, x = Πy and y ≈ (ΠᵀSΠ)⁻¹ Πᵀrhs. x and p are kept as they act on cameras, r and S p
+    as sums over cameras that share d, at the leader: products of the two are products of y's.
+    """
+    buffer_ptr, buffer = buffers
+    forcing, residual, most = limits
+    S = len(active)
+    running = active.copy()
+    count = np.zeros(S, np.int64)
+    if ties is not None:
+        rhs = rhs.copy()
+        collect(rhs, ties, active, ptr)
+    r = rhs.copy()
+    z = np.zeros_like(r)
+    Sp = np.zeros_like(r)
+    x[:] = 0.0
+    precondition(factors, r, running, ptr, z)
+    if ties is not None:
+        spread(z, ties, running, ptr)
+    p = z.copy()
+    rz = np.zeros(S)
+    start = np.zeros(S)
+    Q = np.zeros(S)
+    for d in range(S):
+        if running[d]:
+            rz[d] = dot(r, z, ptr[d], ptr[d + 1])
+            start[d] = rz[d]
+            running[d] = rz[d] > 0.0
+    k = 0
+    while running.any() and k < most:
+        k += 1
+        product(obs, system, D, V_inv, p, running, ptr, tasks_c, tasks, buffer_ptr, buffer, Sp)
+        if ties is not None:
+            collect(Sp, ties, running, ptr)
+        for d in range(S):
+            if running[d]:
+                pSp = dot(p, Sp, ptr[d], ptr[d + 1])
+                if not pSp > 0.0:  # rounding has eaten the curvature: what we have must do
+                    running[d] = False
+                    continue
+                alpha = rz[d] / pSp
+                count[d] = k
+                new_Q = 0.0
+                for i in range(ptr[d], ptr[d + 1]):
+                    for a in range(9):
+                        x[i, a] += alpha * p[i, a]
+                        r[i, a] -= alpha * Sp[i, a]
+                        new_Q -= 0.5 * x[i, a] * (rhs[i, a] + r[i, a])
+                if k * (new_Q - Q[d]) <= 0.0 and k * (new_Q - Q[d]) / new_Q < forcing:
+                    running[d] = False
+                Q[d] = new_Q
+        precondition(factors, r, running, ptr, z)
+        if ties is not None:
+            spread(z, ties, running, ptr)
+        for d in range(S):
+            if running[d]:
+                new_rz = dot(r, z, ptr[d], ptr[d + 1])
+                if not new_rz > residual * residual * start[d]:
+                    running[d] = False
+                    continue
+                beta = new_rz / rz[d]
+                rz[d] = new_rz
+                for i in range(ptr[d], ptr[d + 1]):
+                    for a in range(9):
+                        p[i, a] = z[i, a] + beta * p[i, a]
+    return count

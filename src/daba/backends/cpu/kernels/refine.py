@@ -1,0 +1,258 @@
+"""Exact block updates on the true objective: one variable at a time, all its observations.
+
+Each update is a damped Gauss–Newton step kept only if the variable's own terms of F decrease,
+so no update can raise F (method §3, refinement).
+"""
+
+import math
+
+import numpy as np
+from numba import prange
+
+from daba.backends.cpu.kernels import formulas
+from daba.backends.cpu.kernels.binding import inline, kernel
+from daba.backends.cpu.kernels.known import add_to_camera, add_to_point, known_term
+from daba.backends.cpu.kernels.objective import REACH
+from daba.backends.cpu.kernels.schur import invert_point, multiply_point
+from daba.backends.cpu.kernels.state import turned
+from daba.backends.cpu.kernels.tasks import sum_tasks
+
+error = formulas.error
+penalty = formulas.penalty
+normal_basis = formulas.normal_basis
+derivative_row = formulas.derivative_row
+
+DAMPING = 1e-4
+TRIES = 4
+"""A step that fails is tried again with 30 times the damping, this often in all."""
+
+
+@inline
+def point_terms(obs, cameras, l, j, kind, radius):
+    """Σ F_ij over the observations of point j, if it were at l."""
+    total = 0.0
+    for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
+        ex, ey, ez, _, _, _, _, _, _, _, _ = error(
+            cameras[obs.camera[k]], l, obs.u[k, 0], obs.u[k, 1]
+        )
+        total += penalty(kind, radius, obs.weight[k], ex, ey, ez)[0]
+    return total
+
+
+@inline
+def point_system(obs, cameras, l, j, kind, radius, V, g):
+    """Add Σ w λ² P and −Σ w λ e to V and g; P = I − δδᵀ/|δ|². Returns Σ F_ij and min |δ|²."""
+    total = 0.0
+    nearest = np.inf
+    for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
+        ex, ey, ez, lam, dx, dy, dz, _, _, _, _ = error(
+            cameras[obs.camera[k]], l, obs.u[k, 0], obs.u[k, 1]
+        )
+        f, w, _ = penalty(kind, radius, obs.weight[k], ex, ey, ez)
+        total += f
+        n = dx * dx + dy * dy + dz * dz
+        nearest = min(nearest, n)
+        n = 1.0 / n
+        x = w * lam * lam
+        V[0] += x * (1.0 - dx * dx * n)
+        V[1] -= x * dx * dy * n
+        V[2] -= x * dx * dz * n
+        V[3] += x * (1.0 - dy * dy * n)
+        V[4] -= x * dy * dz * n
+        V[5] += x * (1.0 - dz * dz * n)
+        x = w * lam
+        g[0] -= x * ex
+        g[1] -= x * ey
+        g[2] -= x * ez
+    return total, nearest
+
+
+@kernel
+def refine_points(intra, inter, cameras, points, tasks, kind, radius, free, known):
+    """Move each point of the boundary to lower Σ F_ij; returns ΔF (S,). `free` tells which may move
+    and `known` their priors; both are None if nothing is asked beside observations."""
+    partial = np.zeros(len(tasks.device))
+    for t in prange(len(tasks.device)):
+        V = np.empty(6)
+        g = np.empty(3)
+        Vi = np.empty(6)
+        step = np.empty(3)
+        new = np.empty(3)
+        total = 0.0
+        for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            if inter.point_ptr[j + 1] == inter.point_ptr[j]:
+                continue
+            if free is not None:  # noqa: SIM102 (Numba drops it only so)
+                if not free[j]:
+                    continue
+            V[:] = 0.0
+            g[:] = 0.0
+            l = points[j]
+            before, near = point_system(intra, cameras, l, j, kind, radius, V, g)
+            more, nearer = point_system(inter, cameras, l, j, kind, radius, V, g)
+            before += more
+            if free is not None:
+                before += known_term(known, j, l, 0)
+                add_to_point(known, j, l, V, g)
+            reach = REACH * math.sqrt(min(near, nearer))
+            largest = max(V[0], V[3], V[5])
+            mu = DAMPING
+            for _ in range(TRIES):
+                invert_point(V, mu, 1e-9 * largest, Vi)
+                multiply_point(Vi, g, step)
+                x, y, z = step[0], step[1], step[2]
+                length = math.sqrt(x * x + y * y + z * z)
+                clip = reach / length if length > reach else 1.0
+                new[0] = l[0] - clip * x
+                new[1] = l[1] - clip * y
+                new[2] = l[2] - clip * z
+                after = point_terms(intra, cameras, new, j, kind, radius)
+                after += point_terms(inter, cameras, new, j, kind, radius)
+                if free is not None:
+                    after += known_term(known, j, new, 0)
+                if after < before:
+                    total += after - before
+                    points[j] = new
+                    break
+                mu *= 30.0
+        partial[t] = total
+    out = np.zeros(len(tasks.device_ptr) - 1)
+    sum_tasks(partial, tasks, out)
+    return out
+
+
+@inline
+def camera_terms(obs, c, points, i, kind, radius):
+    """Σ F_ij over the observations of camera i, if it were c."""
+    total = 0.0
+    for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
+        k = obs.camera_obs[n]
+        ex, ey, ez, _, _, _, _, _, _, _, _ = error(
+            c, points[obs.point[k]], obs.u[k, 0], obs.u[k, 1]
+        )
+        total += penalty(kind, radius, obs.weight[k], ex, ey, ez)[0]
+    return total
+
+
+@inline
+def camera_system(obs, c, points, i, kind, radius, U, g, J):
+    """Add JᵀJ (lower triangle) and Jᵀr of camera i to U and g; returns Σ F_ij."""
+    total = 0.0
+    for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
+        k = obs.camera_obs[n]
+        ex, ey, ez, lam, dx, dy, dz, qx, qy, qz, s = error(
+            c, points[obs.point[k]], obs.u[k, 0], obs.u[k, 1]
+        )
+        f, w, _ = penalty(kind, radius, obs.weight[k], ex, ey, ez)
+        total += f
+        ax, ay, az, bx, by, bz = normal_basis(dx, dy, dz)
+        for half in range(2):
+            if half == 1:
+                ax, ay, az = bx, by, bz
+            row = derivative_row(c, lam, qx, qy, qz, ax, ay, az)
+            J[0] = row[0]
+            J[1] = row[1]
+            J[2] = row[2]
+            J[3] = row[3]
+            J[4] = row[4]
+            J[5] = row[5]
+            J[6] = row[6]
+            J[7] = row[6] * s
+            J[8] = row[6] * s * s
+            r = ax * ex + ay * ey + az * ez
+            for a in range(9):
+                x = w * J[a]
+                g[a] += x * r
+                for b in range(a + 1):
+                    U[a, b] += x * J[b]
+    return total
+
+
+@inline
+def solve9(A, b, x, L):
+    """x = A⁻¹ b by Cholesky (lower triangle of A); False if A is not positive definite."""
+    for a in range(9):
+        for c in range(a + 1):
+            v = A[a, c]
+            for k in range(c):
+                v -= L[a, k] * L[c, k]
+            if c < a:
+                L[a, c] = v / L[c, c]
+            elif v > 0.0:
+                L[a, a] = math.sqrt(v)
+            else:
+                return False
+    for a in range(9):
+        v = b[a]
+        for k in range(a):
+            v -= L[a, k] * x[k]
+        x[a] = v / L[a, a]
+    for a in range(8, -1, -1):
+        v = x[a]
+        for k in range(a + 1, 9):
+            v -= L[k, a] * x[k]
+        x[a] = v / L[a, a]
+    return True
+
+
+@kernel
+def refine_cameras(intra, inter, cameras, points, tasks, kind, radius, free, positions, intrinsics):
+    """Move each camera of the boundary to lower its Σ F_ij, points held; returns ΔF (S,). `free`
+    tells which parameters may change, `positions` and `intrinsics` are priors; all are None if
+    nothing is asked beside observations."""
+    partial = np.zeros(len(tasks.device))
+    for t in prange(len(tasks.device)):
+        U = np.empty((9, 9))
+        damped = np.empty((9, 9))
+        L = np.empty((9, 9))
+        g = np.empty(9)
+        J = np.empty(9)
+        step = np.empty(9)
+        new = np.empty(15)
+        total = 0.0
+        for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            if inter.camera_ptr[i + 1] == inter.camera_ptr[i]:
+                continue
+            U[:] = 0.0
+            g[:] = 0.0
+            c = cameras[i]
+            before = camera_system(intra, c, points, i, kind, radius, U, g, J)
+            before += camera_system(inter, c, points, i, kind, radius, U, g, J)
+            turns = True
+            if free is not None:
+                before += known_term(positions, i, c, 9)
+                before += known_term(intrinsics, i, c, 12)
+                add_to_camera(positions, i, c, 9, U, g)
+                add_to_camera(intrinsics, i, c, 12, U, g)
+                turns = free[i, 0] or free[i, 1] or free[i, 2]
+                for a in range(9):
+                    if not free[i, a]:
+                        g[a] = 0.0
+                        for b in range(9):
+                            U[a, b] = 0.0
+                            U[b, a] = 0.0
+            mu = DAMPING
+            for _ in range(TRIES):
+                damped[:] = U
+                for a in range(9):
+                    damped[a, a] += mu * max(U[a, a], 1e-6)
+                if solve9(damped, g, step, L):
+                    turned(c, -step[0], -step[1], -step[2], new)
+                    if not turns:
+                        new[:9] = c[:9]
+                    for a in range(6):
+                        new[9 + a] = c[9 + a] - step[3 + a]
+                    after = camera_terms(intra, new, points, i, kind, radius)
+                    after += camera_terms(inter, new, points, i, kind, radius)
+                    if free is not None:
+                        after += known_term(positions, i, new, 9)
+                        after += known_term(intrinsics, i, new, 12)
+                    if after < before:
+                        total += after - before
+                        cameras[i] = new
+                        break
+                mu *= 30.0
+        partial[t] = total
+    out = np.zeros(len(tasks.device_ptr) - 1)
+    sum_tasks(partial, tasks, out)
+    return out

@@ -1,0 +1,57 @@
+"""Ghosts on the GPU: what neighbours send is put behind a process's own variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from daba.backends.gpu.arrays import Arrays, Estimate
+from daba.distributed.comm.base import Blocks, Exchange
+from daba.distributed.shard import State
+
+
+class Ghosts:
+    """Exchanges the boundary of an estimate, by whatever the communicator offers: from GPU to GPU,
+    or by way of the host's memory."""
+
+    def __init__(self, exchange: Exchange, arrays: Arrays) -> None:
+        self.exchange, self.a = exchange, arrays
+        self.needed = bool(exchange.neighbours)
+        if not self.needed:
+            return
+        sent: Any = exchange.sent  # type: ignore[attr-defined]
+        device = arrays.device
+        self.rows = {
+            "cameras": [torch.as_tensor(rows).long().to(device) for rows in sent["cameras"]],
+            "points": [arrays.place[torch.as_tensor(r).long().to(device)] for r in sent["points"]],
+        }
+        if not hasattr(exchange, "swap"):
+            self.host = State(np.zeros((arrays.all_C, 15)), np.zeros((arrays.all_P, 3)))
+            self.own = {block: np.concatenate([*map(np.asarray, sent[block])]) for block in sent}
+
+    def update(self, x: Estimate, blocks: Blocks) -> None:
+        """Send this process's boundary of x, and put the ghosts into x."""
+        if not self.needed:
+            return
+        if hasattr(self.exchange, "swap"):
+            arrays = {"cameras": x.cameras, "points": x.points}
+            self.exchange.swap(arrays, self.rows, blocks)
+        else:
+            self._by_host(x, blocks)
+
+    def _by_host(self, x: Estimate, blocks: Blocks) -> None:
+        a = self.a
+        if blocks != "points":
+            rows = torch.cat(self.rows["cameras"])
+            self.host.cameras[self.own["cameras"]] = x.cameras[rows, :15].cpu().numpy()
+        if blocks != "cameras":
+            rows = torch.cat(self.rows["points"])
+            self.host.points[self.own["points"]] = x.points[rows, :3].cpu().numpy()
+        self.exchange.update(self.host, blocks)
+        if blocks != "points":
+            ghosts = torch.from_numpy(self.host.cameras[a.C :])
+            x.cameras[a.C :, :15] = ghosts.to(a.device)
+        if blocks != "cameras":
+            x.points[a.P :, :3] = torch.from_numpy(self.host.points[a.P :]).to(a.device)

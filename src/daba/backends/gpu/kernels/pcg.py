@@ -1,0 +1,185 @@
+"""Preconditioned conjugate gradients, one α and β per device, all on the GPU.
+
+What an iteration reads of the book it does not write: rows of even and odd iterations take turns.
+Sums over a device are made by every program that needs them, in the same order.
+"""
+
+import triton.language as tl
+from triton import jit
+
+from daba.backends.gpu.kernels.book import Row
+from daba.backends.gpu.kernels.schur import damped, slot_of
+
+RADIUS_ROW = tl.constexpr(int(Row.RADIUS))
+TRYING = tl.constexpr(int(Row.TRYING))
+RUN = tl.constexpr(int(Row.RUN))
+RZ = tl.constexpr(int(Row.RZ))
+Q = tl.constexpr(int(Row.Q))
+K = tl.constexpr(int(Row.K))
+RZ_START = tl.constexpr(int(Row.RZ_START))
+ALPHA = tl.constexpr(int(Row.ALPHA))
+
+
+@jit
+def inverse(A, TINY: tl.constexpr):
+    """Inverse of the positive definite 9×9 in a tile (16, 16), by Gauss–Jordan. A pivot that
+    rounding has eaten is replaced by TINY of the diagonal: the inverse only preconditions."""
+    a = tl.arange(0, 16)
+    here = a[:, None] == a[None, :]
+    diagonal = tl.sum(tl.where(here, A, 0.0), axis=1)
+    A = tl.where(here & (a[:, None] >= 9), 1.0, A)
+    for k in tl.static_range(9):
+        row = tl.sum(tl.where(a[:, None] == k, A, 0.0), axis=0)
+        column = tl.sum(tl.where(a[None, :] == k, A, 0.0), axis=1)
+        pivot = tl.sum(tl.where(a == k, row, 0.0), axis=0)
+        least = TINY * tl.sum(tl.where(a == k, diagonal, 0.0), axis=0)
+        pivot = 1.0 / tl.where(pivot > least, pivot, tl.maximum(least, 1e-300))
+        new = A - column[:, None] * (row * pivot)[None, :]
+        new = tl.where(a[:, None] == k, (row * pivot)[None, :], new)
+        new = tl.where(a[None, :] == k, -(column * pivot)[:, None], new)
+        A = tl.where((a[:, None] == k) & (a[None, :] == k), pivot, new)
+    return tl.where((a[:, None] < 9) & (a[None, :] < 9), A, 0.0)
+
+
+@jit
+def precondition(
+    owner, system, tiles, M_inv, rhs, r, x, z, partial, book, S, TINY: tl.constexpr,
+):  # fmt: skip
+    """Begin: the inverse of S's diagonal block of each camera, rhs = −g_c + W z, x = 0, r = rhs,
+    z = M⁻¹ r, and by camera r·z."""
+    i = tl.program_id(0)
+    device = tl.load(owner + i)
+    if tl.load(book + S * TRYING + device) == 0.0:
+        return
+    a = tl.arange(0, 16)
+    cell = a[:, None] * 16 + a[None, :]
+    inside = (a[:, None] < 9) & (a[None, :] < 9)
+    U = damped(system, i, 1.0 / tl.load(book + S * RADIUS_ROW + device))
+    E = tl.load(tiles + i * 256 + cell, mask=inside, other=0.0).to(tl.float64)
+    E = 0.5 * (E + tl.trans(E))
+    inv = inverse(U - E, TINY)
+    tl.store(M_inv + i * 256 + cell, inv)
+    g = tl.load(system + i * 256 + a * 16 + 9, mask=a < 9, other=0.0)
+    b = tl.load(tiles + i * 256 + a * 16 + 9, mask=a < 9, other=0.0).to(tl.float64) - g
+    s = tl.sum(inv * b[None, :], axis=1)
+    tl.store(rhs + i * 16 + a, b)
+    tl.store(r + i * 16 + a, b)
+    tl.store(x + i * 16 + a, tl.zeros([16], tl.float64))
+    tl.store(z + i * 16 + a, s)
+    tl.store(partial + i, tl.sum(b * s, axis=0))
+
+
+@jit
+def total(partial, first, last):
+    """Σ partial[first : last]."""
+    o = tl.arange(0, 1024)
+    sums = tl.zeros([1024], tl.float64)
+    for n in range(first, last, 1024):
+        sums += tl.load(partial + n + o, mask=n + o < last, other=0.0)
+    return tl.sum(sums, axis=0)
+
+
+@jit
+def update(
+    blocks, device_cameras, record_c, M_inv, Sp, rhs, r, x, z, dots, partial, N, book, S,
+    PARITY: tl.constexpr, STRIDE: tl.constexpr, NB: tl.constexpr,
+):  # fmt: skip
+    """x += α p, r −= α Sp, z = M⁻¹ r; by block −½ x·(rhs + r) and r·z, rows of (2, N)."""
+    n = tl.program_id(0)
+    first = tl.load(blocks + 3 * n)
+    last = tl.load(blocks + 3 * n + 1)
+    device = tl.load(blocks + 3 * n + 2)
+    if tl.load(book + S * (RUN + PARITY) + device) == 0.0:
+        return
+    begin = tl.load(device_cameras + device)
+    pSp = total(dots, begin, tl.load(device_cameras + device + 1))
+    rz = tl.load(book + S * (RZ + PARITY) + device)
+    alpha = tl.where(pSp > 0.0, rz / pSp, 0.0)  # 0: rounding has eaten the curvature
+    if first == begin:
+        tl.store(book + S * ALPHA + device, alpha)
+    i = first + tl.arange(0, NB)
+    a = tl.arange(0, 16)
+    mask = (i < last)[:, None] & (a < 9)[None, :]
+    at = i[:, None] * 16 + a[None, :]
+    p = tl.load(record_c + i[:, None] * STRIDE + slot_of(a)[None, :], mask=mask, other=0.0)
+    xs = tl.load(x + at, mask=mask, other=0.0).to(tl.float64) + alpha * p
+    rs = tl.load(r + at, mask=mask, other=0.0).to(tl.float64)
+    rs -= alpha * tl.load(Sp + at, mask=mask, other=0.0)
+    b = tl.load(rhs + at, mask=mask, other=0.0).to(tl.float64)
+    tl.store(x + at, xs, mask=mask)
+    tl.store(r + at, rs, mask=mask)
+    q = -0.5 * tl.sum(tl.sum(xs * (b + rs), axis=1), axis=0)
+    c = tl.arange(0, 16)
+    tile = tl.load(
+        M_inv + i[:, None, None] * 256 + a[None, :, None] * 16 + c[None, None, :],
+        mask=(i < last)[:, None, None], other=0.0,
+    )  # fmt: skip
+    zs = tl.sum(tile * rs[:, None, :], axis=2)
+    tl.store(z + at, zs, mask=mask)
+    tl.store(partial + n, q)
+    tl.store(partial + N + n, tl.sum(tl.sum(rs * zs, axis=1), axis=0))
+
+
+@jit
+def direction(
+    blocks, device_blocks, device_cameras, record_c, z, dots, partial, N, book, S,
+    FIRST: tl.constexpr, PARITY: tl.constexpr, FORCING: tl.constexpr, RESIDUAL: tl.constexpr,
+    MOST: tl.constexpr, STRIDE: tl.constexpr, NB: tl.constexpr,
+):  # fmt: skip
+    """p = z + β p, and whether a device goes on: it stops when k (Q_k − Q_{k−1}) / Q_k < FORCING,
+    where Q = ½xᵀSx − xᵀrhs is what CG minimises, or when its preconditioned residual has fallen by
+    RESIDUAL. FIRST: p = z."""
+    n = tl.program_id(0)
+    first = tl.load(blocks + 3 * n)
+    last = tl.load(blocks + 3 * n + 1)
+    device = tl.load(blocks + 3 * n + 2)
+    begin = tl.load(device_cameras + device)
+    writes = first == begin
+    if FIRST:
+        if tl.load(book + S * TRYING + device) == 0.0:
+            if writes:
+                tl.store(book + S * RUN + device, 0.0)
+            return
+        rz = total(dots, begin, tl.load(device_cameras + device + 1))
+        goes = rz > 0.0
+        beta = rz * 0.0
+        if writes:
+            tl.store(book + S * RUN + device, goes.to(tl.float64))
+            tl.store(book + S * RZ + device, rz)
+            tl.store(book + S * RZ_START + device, rz)
+            tl.store(book + S * Q + device, 0.0)
+            tl.store(book + S * K + device, 0.0)
+    else:
+        k = tl.load(book + S * (K + PARITY) + device)
+        if tl.load(book + S * (RUN + PARITY) + device) == 0.0:
+            if writes:
+                tl.store(book + S * (RUN + 1 - PARITY) + device, 0.0)
+                tl.store(book + S * (K + 1 - PARITY) + device, k)
+            return
+        from_block = tl.load(device_blocks + device)
+        to_block = tl.load(device_blocks + device + 1)
+        new_q = total(partial, from_block, to_block)
+        rz = total(partial + N, from_block, to_block)
+        old = tl.load(book + S * (Q + PARITY) + device)
+        solid = tl.load(book + S * ALPHA + device) > 0.0
+        k += solid.to(tl.float64)
+        change = k * (new_q - old)
+        stalls = (change <= 0.0) & (change / new_q < FORCING)
+        falls = rz > RESIDUAL * RESIDUAL * tl.load(book + S * RZ_START + device)
+        goes = solid & (stalls == 0) & falls & (k < MOST)
+        beta = rz / tl.load(book + S * (RZ + PARITY) + device)
+        if writes:
+            tl.store(book + S * (RUN + 1 - PARITY) + device, goes.to(tl.float64))
+            tl.store(book + S * (RZ + 1 - PARITY) + device, rz)
+            tl.store(book + S * (Q + 1 - PARITY) + device, new_q)
+            tl.store(book + S * (K + 1 - PARITY) + device, k)
+    if goes == 0:
+        return
+    i = first + tl.arange(0, NB)
+    a = tl.arange(0, 16)
+    mask = (i < last)[:, None] & (a < 9)[None, :]
+    at = record_c + i[:, None] * STRIDE + slot_of(a)[None, :]
+    p = tl.load(z + i[:, None] * 16 + a[None, :], mask=mask, other=0.0)
+    if not FIRST:
+        p = p + beta * tl.load(at, mask=mask, other=0.0)
+    tl.store(at, p, mask=mask)

@@ -1,0 +1,140 @@
+"""From the solution of the reduced system to the estimate to be tried."""
+
+import triton.language as tl
+from triton import jit
+
+from daba.backends.gpu.kernels import formulas
+from daba.backends.gpu.kernels.book import Row
+from daba.backends.gpu.kernels.intra import REACH
+from daba.backends.gpu.kernels.rows import quad, spots, store_quad
+from daba.backends.gpu.kernels.schur import damped_inverse, gather_product, point_system, slot_of
+from daba.backends.gpu.kernels.slices import head, joined, member
+
+exponential = formulas.exponential
+multiply3 = formulas.multiply3
+polar_step = formulas.polar_step
+RUN = tl.constexpr(int(Row.RUN))
+TRYING = tl.constexpr(int(Row.TRYING))
+RADIUS_ROW = tl.constexpr(int(Row.RADIUS))
+
+
+@jit
+def ready(book, S, device, SP: tl.constexpr):
+    """Whether this device tries a step, and conjugate gradients have ended on all."""
+    d = tl.arange(0, SP)
+    running = tl.sum(tl.load(book + S * RUN + d, mask=d < S, other=0.0), axis=0)
+    return (running == 0.0) & (tl.load(book + S * TRYING + device) > 0.0)
+
+
+@jit
+def pick(x, a, k):
+    """Entry k of a vector."""
+    return tl.sum(tl.where(a == k, x, 0.0), axis=0)
+
+
+@jit
+def place_camera(c, s, out, i):
+    """out ← c ⊕ s: R ← exp(ω̂) R, made a rotation again; t and d are added to."""
+    R = multiply3(exponential(s[0], s[1], s[2]), c)
+    R = polar_step(polar_step(R))  # rounding must not add up over iterations
+    a = tl.arange(0, 16)
+    row = tl.where(a == 0, R[0], tl.where(a == 1, R[1], tl.where(a == 2, R[2], 0.0)))
+    row += tl.where(a == 3, R[3], tl.where(a == 4, R[4], tl.where(a == 5, R[5], 0.0)))
+    row += tl.where(a == 6, R[6], tl.where(a == 7, R[7], tl.where(a == 8, R[8], 0.0)))
+    row += tl.where(a == 9, c[9] + s[3], tl.where(a == 10, c[10] + s[4], 0.0))
+    row += tl.where(a == 11, c[11] + s[5], tl.where(a == 12, c[12] + s[6], 0.0))
+    row += tl.where(a == 13, c[13] + s[7], tl.where(a == 14, c[14] + s[8], 0.0))
+    tl.store(out + i * 16 + a, tl.where(a == 15, 1.0, row))
+
+
+@jit
+def row_of(cameras, i):
+    """The numbers of one camera as they are."""
+    p = cameras + i * 16
+    return (
+        tl.load(p), tl.load(p + 1), tl.load(p + 2), tl.load(p + 3), tl.load(p + 4), tl.load(p + 5),
+        tl.load(p + 6), tl.load(p + 7), tl.load(p + 8), tl.load(p + 9), tl.load(p + 10),
+        tl.load(p + 11), tl.load(p + 12), tl.load(p + 13), tl.load(p + 14),
+    )  # fmt: skip
+
+
+@jit
+def move_cameras(
+    owner, cameras, system, reach, x, record_c, trial, book, S, partial,
+    STRIDE: tl.constexpr, SP: tl.constexpr,
+):  # fmt: skip
+    """The step of each camera, shortened where it would turn by more than REACH, move beyond its
+    reach, or change its focal length by more than that share; into v of its record, and applied
+    into `trial`. By camera the model's decrease −s·(g + ½ U s)."""
+    i = tl.program_id(0)
+    if not ready(book, S, tl.load(owner + i), SP):
+        return
+    a = tl.arange(0, 16)
+    s = tl.load(x + i * 16 + a, mask=a < 9, other=0.0).to(tl.float64)
+    turn = tl.sqrt(tl.sum(tl.where(a < 3, s * s, 0.0), axis=0))
+    move = tl.sqrt(tl.sum(tl.where((a >= 3) & (a < 6), s * s, 0.0), axis=0))
+    zoom = tl.abs(pick(s, a, 6))
+    c = row_of(cameras, i)
+    excess = tl.maximum(turn / REACH, move / tl.load(reach + i))
+    excess = tl.maximum(excess, zoom / (tl.abs(c[12]) * REACH))
+    s = s / tl.maximum(excess, 1.0)
+    tl.store(record_c + i * STRIDE + slot_of(a), s, mask=a < 9)
+    inside = (a[:, None] < 9) & (a[None, :] < 9)
+    U = tl.load(system + i * 256 + a[:, None] * 16 + a[None, :], mask=inside, other=0.0)
+    g = tl.load(system + i * 256 + a * 16 + 9, mask=a < 9, other=0.0)
+    g += 0.5 * tl.sum(U * s[None, :], axis=1)
+    tl.store(partial + i, -tl.sum(s * g, axis=0))
+    step = (
+        pick(s, a, 0), pick(s, a, 1), pick(s, a, 2), pick(s, a, 3), pick(s, a, 4),
+        pick(s, a, 5), pick(s, a, 6), pick(s, a, 7), pick(s, a, 8),
+    )  # fmt: skip
+    place_camera(c, step, trial, i)
+
+
+@jit
+def move_points(
+    records, heads, members, V, g, points, base, moments, record_c, record_l, trial,
+    book, S, P, partial, SURROGATE: tl.constexpr, XI: tl.constexpr, LEAST: tl.constexpr,
+    KIND: tl.constexpr, RADIUS: tl.constexpr, STRIDE: tl.constexpr, SP: tl.constexpr,
+    B: tl.constexpr,
+):  # fmt: skip
+    """The step of each point, −V'⁻¹ (g_l + Wᵀ s) and no longer than its reach, applied into
+    `trial`; by slice the model's decrease."""
+    n = tl.program_id(0)
+    start, width, device, shared = head(heads, n)
+    if not ready(book, S, device, SP):
+        return
+    W: tl.constexpr = record_l.dtype.element_ty
+    lane = tl.arange(0, B)
+    j, own = member(members, n * B + lane)
+    lx, ly, lz, _ = quad(record_l, j * 8)
+    w0 = tl.zeros([B], W)
+    w1 = tl.zeros([B], W)
+    w2 = tl.zeros([B], W)
+    for slot in range(width):
+        x, y, z = gather_product(
+            records, start + slot * B + lane, record_c, (lx, ly, lz), STRIDE, KIND, RADIUS, W
+        )
+        w0 += x
+        w1 += y
+        w2 += z
+    v, g3 = point_system(V, g, points, base, moments, j, P, SURROGATE, XI)
+    i0, i1, i2, i3, i4, i5 = damped_inverse(v, tl.load(book + S * RADIUS_ROW + device), LEAST)
+    h0 = g3[0] + joined(shared, w0)
+    h1 = g3[1] + joined(shared, w1)
+    h2 = g3[2] + joined(shared, w2)
+    x = -(i0 * h0 + i1 * h1 + i2 * h2)
+    y = -(i1 * h0 + i3 * h1 + i4 * h2)
+    z = -(i2 * h0 + i4 * h1 + i5 * h2)
+    length = tl.sqrt(x * x + y * y + z * z)
+    reach = tl.load(V + 6 * P + j)
+    clip = tl.where(length > reach, reach / length, 1.0)
+    x *= clip
+    y *= clip
+    z *= clip
+    square = v[0] * x * x + v[3] * y * y + v[5] * z * z
+    square += 2.0 * (v[1] * x * y + v[2] * x * z + v[4] * y * z)
+    decrease = -(h0 * x + h1 * y + h2 * z + 0.5 * square)
+    tl.store(partial + n, tl.sum(tl.where(own, decrease, 0.0), axis=0))
+    l = spots(points, j)
+    store_quad(trial, 4 * j, l[0] + x, l[1] + y, l[2] + z, tl.zeros_like(l[0]), own)

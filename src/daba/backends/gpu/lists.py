@@ -1,0 +1,206 @@
+"""Observations on the GPU, in the two orders in which they are read.
+
+A record is u, ω and the number of the other end, 16 bytes in single precision. By camera they
+follow each other; by point they lie in slices (see `kernels/gpu/slices.py`). Built with torch,
+where the arrays are going to live.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from daba.backends.gpu.tensors import Tensor
+from daba.core.types import Observations
+
+WINDOW = 8192
+"""Points are sorted by their number of observations inside such windows: neighbours in memory are
+seen by the same cameras, and should stay near each other."""
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """How wide passes are."""
+
+    points: int
+    """Points of a slice."""
+    many: int
+    """Observations beyond which a point has a slice of its own."""
+    camera: int
+    """Observations of one camera that are looked at side by side, …"""
+    block: int
+    """… and where blocks of 9×9 are summed."""
+
+
+def lanes_of(cameras: int, observations: int) -> Lanes:
+    """A large problem fills the GPU anyhow, and wants few empty slots. A small one waits for its
+    longest track and its largest camera: on notredame-692 a product takes half the time so."""
+    points, many = (32, 16) if observations <= 3_000_000 else (64, 64)
+    camera, block = (256, 128) if cameras <= 1000 else (128, 64)
+    return Lanes(points, many, camera, block)
+
+
+@dataclass(frozen=True)
+class ByPoint:
+    """Slices of points."""
+
+    lanes: Lanes
+    records: Tensor
+    heads: Tensor
+    members: Tensor
+    ranges: Tensor
+    """Slices of device α are ranges[α] : ranges[α+1]."""
+
+    @property
+    def count(self) -> int:
+        return len(self.heads)
+
+
+@dataclass(frozen=True)
+class ByCamera:
+    """Records one camera after the other."""
+
+    records: Tensor
+    begins: Tensor
+    """Records of camera i are begins[i] : begins[i+1]."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Observations as they are handed over: camera and point in the GPU's numbers, u and ω."""
+
+    camera: Tensor
+    point: Tensor
+    u: Tensor
+    weight: Tensor
+
+    @staticmethod
+    def of(obs: Observations, place: Tensor, number: torch.dtype) -> Ends:
+        """`place` is the GPU's number of each of the shard's points."""
+        device = place.device
+        point = torch.from_numpy(obs.point).to(device).long()
+        return Ends(
+            camera=torch.from_numpy(obs.camera).to(device),
+            point=place[point],
+            u=torch.from_numpy(obs.u).to(device).to(number),
+            weight=torch.from_numpy(obs.weight).to(device).to(number),
+        )
+
+    def records(self, which: Tensor, other: Tensor) -> Tensor:
+        """Rows of 4: u, ω and the bits of the other end's number."""
+        rows = torch.empty((len(which), 4), dtype=self.u.dtype, device=self.u.device)
+        rows[:, :2] = self.u[which]
+        rows[:, 2] = self.weight[which]
+        rows[:, 3] = _bits(other[which], self.u.dtype)
+        return rows
+
+    @staticmethod
+    def together(a: Ends, b: Ends) -> Ends:
+        return Ends(
+            *(
+                torch.cat([getattr(a, name), getattr(b, name)])
+                for name in ("camera", "point", "u", "weight")
+            )
+        )
+
+
+def point_order(degree: Tensor, owner: Tensor, many: int) -> Tensor:
+    """The GPU's order of points: by device; those with many observations first, the others by
+    their number of observations inside windows. Returns the shard's point at each place."""
+    rank = torch.arange(len(degree), device=degree.device)
+    window = torch.where(degree > many, 0, 1 + rank // WINDOW)
+    most = int(degree.max()) + 1 if len(degree) else 1
+    key = (owner.long() * (2 + len(degree) // WINDOW) + window) * most + (most - 1 - degree.long())
+    return torch.argsort(key, stable=True)
+
+
+def by_camera(ends: Ends, cameras: int) -> ByCamera:
+    """`cameras` are those owned here; ghosts come behind them and are left out."""
+    own = (ends.camera < cameras).nonzero()[:, 0]
+    camera = ends.camera[own]
+    order = own[torch.argsort(camera, stable=True)]
+    counts = torch.bincount(camera, minlength=cameras)
+    return ByCamera(ends.records(order, ends.point), _pointers(counts))
+
+
+def by_point(
+    ends: Ends, points: Tensor, owner: Tensor, devices: int, total: int, lanes: Lanes
+) -> ByPoint:
+    """Slices of some points, in their order.
+
+    points   numbers of the points to hold, ascending by device
+    owner    device of each of them
+    total    points owned here; observations of ghosts are left out
+    """
+    where = torch.full((total + 1,), -1, dtype=torch.int64, device=points.device)
+    where[points] = torch.arange(len(points), device=points.device)
+    item = where[torch.clamp(ends.point.long(), max=total)]
+    item[ends.point >= total] = -1
+    chosen = (item >= 0).nonzero()[:, 0]
+    item = item[chosen]
+    degree = torch.bincount(item, minlength=len(points))
+    return _sliced(ends, chosen, item, points, owner, degree, devices, lanes)
+
+
+def _sliced(
+    ends: Ends,
+    chosen: Tensor,
+    item: Tensor,
+    points: Tensor,
+    owner: Tensor,
+    degree: Tensor,
+    devices: int,
+    lanes: Lanes,
+) -> ByPoint:
+    place, count = points.device, lanes.points
+    order = point_order(degree, owner, lanes.many)
+    points, owner, degree = points[order], owner[order].long(), degree[order]
+    back = torch.empty_like(order)
+    back[order] = torch.arange(len(order), device=place)
+    item = back[item]
+    # a slice begins with a new device, with a point of many observations, or when lanes are used up
+    many = degree > lanes.many
+    run = torch.zeros(len(points), dtype=torch.bool, device=place)
+    if len(points):
+        run[0] = True
+        run[1:] = (owner[1:] != owner[:-1]) | many[1:] | many[:-1]
+    begins = run.nonzero()[:, 0]
+    since = torch.arange(len(points), device=place)
+    since = since - begins[torch.cumsum(run, 0) - 1] if len(points) else since
+    lane = since % count
+    slice_of = torch.cumsum(lane == 0, 0) - 1
+    first = (lane == 0).nonzero()[:, 0]
+    shared = many[first]
+    width = torch.zeros(len(first), dtype=torch.int64, device=place)
+    width.scatter_reduce_(0, slice_of, degree, "amax")
+    width = torch.where(shared, (width + count - 1) // count, width)
+    start = torch.cumsum(width * count, 0) - width * count
+    heads = torch.stack([start, width, owner[first], shared.long()], dim=1).contiguous()
+    idle = torch.where(shared, points[first], points[first])
+    members = (-1 - idle)[:, None].repeat(1, count)
+    members[slice_of, lane] = points
+    # observations of an item in the order they are given
+    by_item = torch.argsort(item, stable=True)
+    begin = torch.cumsum(degree, 0) - degree
+    rank = torch.empty_like(item)
+    rank[by_item] = torch.arange(len(item), device=place) - begin[item[by_item]]
+    n = slice_of[item]
+    inside = torch.where(shared[n], rank, rank * count + lane[item])
+    size = int((width * count).sum())
+    records = torch.zeros((size, 4), dtype=ends.u.dtype, device=place)
+    records[start[n] + inside] = ends.records(chosen, ends.camera)
+    counts = torch.bincount(owner[first], minlength=devices)
+    return ByPoint(lanes, records, heads, members.int().contiguous(), _pointers(counts))
+
+
+def _bits(numbers: Tensor, kind: torch.dtype) -> Tensor:
+    if kind == torch.float64:
+        return numbers.long().view(torch.float64)
+    return numbers.int().view(torch.float32)
+
+
+def _pointers(counts: Tensor) -> Tensor:
+    out = torch.zeros(len(counts) + 1, dtype=torch.int64, device=counts.device)
+    out[1:] = torch.cumsum(counts, 0)
+    return out

@@ -1,0 +1,51 @@
+"""What a solve will need of a GPU's memory, told before it starts."""
+
+from __future__ import annotations
+
+import torch
+
+from daba.backends.gpu.precision import precision_of
+from daba.core.errors import DabaError
+from daba.core.options import Options
+from daba.distributed.shard import Shard
+
+SLACK = 1.05
+"""Empty slots of slices, and what torch keeps for itself."""
+PROGRAM = 700_000_000
+"""CUDA's own, kernels and graphs."""
+
+
+def needed(cameras: int, points: int, intra: int, inter: int, options: Options) -> int:
+    """Bytes at most, of one process."""
+    precision = precision_of(options.precision, intra + inter)
+    w = 4 if precision.linear == torch.float32 else 8
+    k = 16 if precision.records == torch.float32 else 32
+    accelerated = options.method == "daba" and not options.centralized
+    refined = not options.centralized and options.refine != "none"
+    states = 4 if accelerated else 2
+    surrogates = 0 if options.centralized else 2 if accelerated else 1
+    observations = 2 * k * (intra + inter) + (2 * k * (inter + intra // 2) if refined else 0)
+    setting_up = (8 * 6 + 2 * k) * max(intra, inter)  # orders, and one list as it is made
+    by_camera = 128 * states + 2048 * (2 + surrogates) + w * (2 * 256 + 28 + 5 * 16) + 200
+    by_point = 32 * states + 32 * surrogates + 56 + 24 + 16 * w + 8 * 6
+    total = observations + setting_up + by_camera * cameras + by_point * points
+    return PROGRAM + int(SLACK * total)
+
+
+def check_memory(shard: Shard, options: Options, device: torch.device) -> None:
+    """Raise `DabaError` if the shard will not fit, saying what would."""
+    intra, inter = len(shard.intra.camera), len(shard.inter.camera)
+    need = needed(shard.num_cameras, shard.num_points, intra, inter, options)
+    free, _ = torch.cuda.mem_get_info(device)
+    if need <= free:
+        return
+    share = free / need
+    hint = "use --backend cpu"
+    if options.precision in ("auto", "float64"):
+        hint = "use --precision mixed, or --backend cpu"
+    if shard.num_devices > 1:
+        hint += f", or start at least {int(1 / share) + 1} processes, each with a GPU of its own"
+    raise DabaError(
+        f"too little GPU memory: {need / 1e9:.1f} GB needed and {free / 1e9:.1f} GB free, enough "
+        f"for about {int(share * (intra + inter)):,} of {intra + inter:,} observations; {hint}"
+    )

@@ -1,0 +1,1 @@
+"""How processes communicate: `base` is the interface, and one process alone."""

@@ -1,0 +1,132 @@
+"""The communicator of a process on its own, which is also the interface of all others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from daba.core.types import Floats
+from daba.distributed.shard import Shard, State
+
+Blocks = Literal["cameras", "points", "both"]
+
+
+@dataclass
+class Traffic:
+    """What an exchange has cost this process since it was last asked."""
+
+    bytes: dict[int, int] = field(default_factory=dict)
+    """Bytes sent to each neighbouring rank."""
+    exchanging: float = 0.0
+    """Seconds spent packing, sending and unpacking."""
+    waiting: float = 0.0
+    """Seconds spent waiting for neighbours."""
+
+    @property
+    def sent(self) -> int:
+        return sum(self.bytes.values())
+
+    def count(self, neighbours: Iterable[int], sizes: Iterable[int]) -> None:
+        for neighbour, size in zip(neighbours, sizes, strict=True):
+            self.bytes[neighbour] = self.bytes.get(neighbour, 0) + int(size)
+
+    def add(self, other: Traffic) -> None:
+        self.count(other.bytes.keys(), other.bytes.values())
+        self.exchanging += other.exchanging
+        self.waiting += other.waiting
+
+
+class Exchange:
+    """Sends what neighbours see and receives ghosts; a process on its own has neither."""
+
+    neighbours: Sequence[int] = ()
+
+    def __init__(self) -> None:
+        self.traffic = Traffic()
+
+    def start(self, x: State, blocks: Blocks) -> None:
+        """Begin to send this process's boundary of x; x must not change before `finish`."""
+
+    def finish(self, x: State) -> None:
+        """Wait for the ghosts and put them into x."""
+
+    def update(self, x: State, blocks: Blocks) -> None:
+        """Exchange and wait."""
+        self.start(x, blocks)
+        self.finish(x)
+
+    def constants(self, cameras: Floats, points: Floats) -> None:
+        """Fill the ghosts' rows of arrays (C, a) and (P, b), a or b may be 0; now and then only."""
+
+    def take_traffic(self) -> Traffic:
+        """What was spent since the last call."""
+        traffic, self.traffic = self.traffic, Traffic()
+        return traffic
+
+
+class Communicator:
+    """One process."""
+
+    rank = 0
+    size = 1
+    threads: int | None = None
+    """Its share of the cores of this machine; None is all of them."""
+
+    def dealt(self, ranks: np.ndarray) -> None:
+        """Take note that rank r has the devices ranks[r] : ranks[r+1] from now on."""
+
+    def exchange(self, shard: Shard, neighbours: Sequence[int] = ()) -> Exchange:
+        """The exchange of this shard with its neighbours: those whose variables are its ghosts,
+        and others that are named because they have ghosts of its own."""
+        return Exchange()
+
+    def gather(self, rows: Floats) -> Floats:
+        """The rows of all devices, in their order, given those of the devices here."""
+        return rows
+
+    def sum(self, values: Floats) -> Floats:
+        """The sum over processes, of values whose sum does not round."""
+        return values
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is set anywhere."""
+        return flag
+
+    def broadcast(self, value: Any) -> Any:
+        """Rank 0's value."""
+        return value
+
+    def scatter(self, values: Any) -> Any:
+        """Rank 0's values[rank], one of an iterable that it need not hold all at once."""
+        return next(iter(values))
+
+    def collect(self, value: Any) -> list[Any]:
+        """Every rank's value, on rank 0; an empty list elsewhere."""
+        return [value]
+
+    def barrier(self) -> None:
+        """Wait for all."""
+
+    def abort(self, code: int) -> None:
+        """End every process."""
+        os._exit(code)
+
+
+def deal(work: Sequence[int], ranks: int) -> np.ndarray:
+    """Deal consecutive devices to ranks evenly by work: rank r gets ptr[r] : ptr[r+1], each rank
+    at least one device."""
+    S = len(work)
+    done = np.cumsum(work, dtype=np.float64)
+    ptr = np.zeros(ranks + 1, np.int64)
+    for r in range(1, ranks):
+        goal = done[-1] * r / ranks
+        after = int(np.searchsorted(done, goal)) + 1
+        before = done[after - 2] if after >= 2 else 0.0
+        nearest = after if done[min(after, S) - 1] - goal <= goal - before else after - 1
+        ptr[r] = min(max(nearest, ptr[r - 1] + 1), S - (ranks - r))
+    ptr[ranks] = S
+    return ptr

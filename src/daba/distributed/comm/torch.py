@@ -1,0 +1,171 @@
+"""torch.distributed: processes started by torchrun, each with a GPU of its own or sharing one.
+
+Boundary variables go from GPU to GPU through NCCL where every process has its own, and through the
+hosts' memory (gloo) where not; everything else, which is little, through gloo.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from daba.backends.cpu.threads import usable_cores
+from daba.core.types import Floats
+from daba.distributed.comm.base import Blocks, Communicator, Exchange
+from daba.distributed.shard import Shard, State
+
+
+class TorchCommunicator(Communicator):
+    """All processes that torchrun has started."""
+
+    def __init__(self) -> None:
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ.get("WORLD_SIZE", "1")))
+        self.direct = torch.cuda.is_available() and torch.cuda.device_count() >= here
+        if self.direct:
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        if not dist.is_initialized():
+            dist.init_process_group("cpu:gloo,cuda:nccl" if self.direct else "gloo")
+            atexit.register(dist.destroy_process_group)  # or its threads end in an abort
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.threads = max(1, len(usable_cores()) // here)
+
+    def exchange(self, shard: Shard, neighbours: Sequence[int] = ()) -> Exchange:
+        return TorchExchange(shard, self.direct, neighbours)
+
+    def gather(self, rows: Floats) -> Floats:
+        parts: list[Any] = [None] * self.size
+        dist.all_gather_object(parts, np.ascontiguousarray(rows))
+        return np.concatenate(parts)
+
+    def sum(self, values: Floats) -> Floats:
+        parts: list[Any] = [None] * self.size
+        dist.all_gather_object(parts, np.asarray(values))
+        return np.asarray(sum(parts[1:], parts[0]))
+
+    def any(self, flag: bool) -> bool:
+        out = torch.tensor([flag], dtype=torch.int32)
+        dist.all_reduce(out, op=dist.ReduceOp.MAX)
+        return bool(out[0])
+
+    def broadcast(self, value: Any) -> Any:
+        box = [value]
+        dist.broadcast_object_list(box)
+        return box[0]
+
+    def scatter(self, values: Any) -> Any:
+        mine: list[Any] = [None]
+        dist.scatter_object_list(mine, list(values) if self.rank == 0 else None)
+        return mine[0]
+
+    def collect(self, value: Any) -> list[Any]:
+        parts: list[Any] | None = [None] * self.size if self.rank == 0 else None
+        dist.gather_object(value, parts)
+        return parts or []
+
+    def barrier(self) -> None:
+        dist.barrier()
+
+    def abort(self, code: int) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code or 1)  # torchrun ends the others
+
+
+class TorchExchange(Exchange):
+    """Each neighbour is sent, in one message, the variables it sees; ghosts come back so."""
+
+    def __init__(self, shard: Shard, direct: bool, more: Sequence[int] = ()) -> None:
+        super().__init__()
+        self.shard, self.direct = shard, direct
+        told: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(told, (shard.first, shard.ghost_cameras, shard.ghost_points))
+        first = np.array([t[0] for t in told])
+        e, rank = shard.extent, dist.get_rank()
+        begins = {"cameras": e.camera_ptr[first], "points": e.point_ptr[first]}
+        sizes = {"cameras": e.cameras, "points": e.points}
+        ghosts = {"cameras": 1, "points": 2}
+        ranks = range(len(told))
+
+        def owned(places: np.ndarray, block: str, owner: int) -> np.ndarray:
+            ends = np.append(begins[block], sizes[block])
+            return places[(places >= ends[owner]) & (places < ends[owner + 1])]
+
+        seen = {b: [owned(told[rank][k], b, r) for r in ranks] for b, k in ghosts.items()}
+        self.neighbours: Sequence[int] = [
+            r for r in ranks if len(seen["cameras"][r]) or len(seen["points"][r]) or r in more
+        ]
+        self.ghosts = {b: [len(seen[b][r]) for r in self.neighbours] for b in ghosts}
+        self.sent = {
+            b: [
+                torch.from_numpy(owned(told[r][k], b, rank).astype(np.int64) - begins[b][rank])
+                for r in self.neighbours
+            ]
+            for b, k in ghosts.items()
+        }
+        self.pending: tuple[Any, ...] = ()
+
+    def start(self, x: State, blocks: Blocks) -> None:
+        began = time.perf_counter()
+        arrays = {"cameras": torch.from_numpy(x.cameras), "points": torch.from_numpy(x.points)}
+        self._send(arrays, self.sent, _chosen(blocks))
+        self.traffic.exchanging += time.perf_counter() - began
+
+    def finish(self, x: State) -> None:
+        began = time.perf_counter()
+        arrays = {"cameras": torch.from_numpy(x.cameras), "points": torch.from_numpy(x.points)}
+        self._receive(arrays)
+        self.traffic.waiting += time.perf_counter() - began
+
+    def constants(self, cameras: Floats, points: Floats) -> None:
+        arrays = {"cameras": torch.from_numpy(cameras), "points": torch.from_numpy(points)}
+        self._send(arrays, self.sent, ("cameras", "points"))
+        self._receive(arrays)
+
+    def swap(self, arrays: dict[str, Any], rows: dict[str, Any], blocks: Blocks) -> None:
+        """The same for tensors on the GPU; `rows` are the GPU's numbers of what is sent."""
+        began = time.perf_counter()
+        self._send(arrays, rows, _chosen(blocks))
+        self._receive(arrays)
+        self.traffic.waiting += time.perf_counter() - began
+
+    def _send(self, arrays: dict[str, Any], rows: dict[str, Any], chosen: tuple[str, ...]) -> None:
+        """One message to each neighbour, the numbers of all blocks behind each other."""
+        where = arrays[chosen[0]].device if self.direct else torch.device("cpu")
+        works, inboxes = [], []
+        for n, rank in enumerate(self.neighbours):
+            parts = [arrays[block][rows[block][n]].reshape(-1) for block in chosen]
+            outbox = torch.cat(parts).to(where)
+            size = sum(self.ghosts[b][n] * arrays[b].shape[1] for b in chosen)
+            inbox = torch.empty(size, dtype=outbox.dtype, device=where)
+            self.traffic.bytes[rank] = self.traffic.bytes.get(rank, 0) + 8 * outbox.numel()
+            works += [dist.P2POp(dist.isend, outbox, rank), dist.P2POp(dist.irecv, inbox, rank)]
+            inboxes.append(inbox)
+        requests = dist.batch_isend_irecv(works) if works else []
+        self.pending = (requests, inboxes, works, chosen)
+
+    def _receive(self, arrays: dict[str, Any]) -> None:
+        requests, inboxes, _, chosen = self.pending
+        for request in requests:
+            request.wait()
+        row = {"cameras": self.shard.num_cameras, "points": self.shard.num_points}
+        for n, inbox in enumerate(inboxes):
+            at = 0
+            for block in chosen:
+                count, width = self.ghosts[block][n], arrays[block].shape[1]
+                part = inbox[at : at + count * width].reshape(count, width)
+                arrays[block][row[block] : row[block] + count] = part.to(arrays[block].device)
+                row[block] += count
+                at += count * width
+        self.pending = ()
+
+
+def _chosen(blocks: Blocks) -> tuple[str, ...]:
+    return ("cameras", "points") if blocks == "both" else (blocks,)

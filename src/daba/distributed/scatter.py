@@ -1,0 +1,229 @@
+"""From what a solve is given to what each process holds."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from daba.core.errors import DabaError
+from daba.core.options import Options
+from daba.distributed.comm.base import Communicator, deal
+from daba.distributed.shard import Shard, State, join
+from daba.partition.ordering import Layout, inverse, lay_out
+from daba.partition.partition import Partition, make_partition
+from daba.problem.problem import Ints, Problem
+
+if TYPE_CHECKING:
+    from daba.io.store.store import Store
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What was solved, in numbers."""
+
+    name: str
+    cameras: int
+    points: int
+    observations: int
+    inter_share: float
+    """Share of observations whose camera and point live on different devices."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The shard of this process, and how to bring results together."""
+
+    shard: Shard
+    options: Options
+    comm: Communicator
+    source: Problem | Store | None
+    orders: tuple[Ints, Ints] | None
+    """The problem's camera and point at each place, on rank 0, if it was given whole. Not all of
+    its layout: that would hold every observation a second time."""
+    sizes: Sizes
+    fingerprint: dict[str, Any]
+    """Tells one problem and partition from another."""
+
+    def gather(self, x: State) -> Problem | None:
+        """The solution in the problem's own order on rank 0, if the problem was given whole."""
+        if not self._given_whole():
+            return None
+        parts = self.comm.collect(self.shard.own(x))
+        if self.orders is None:
+            return None
+        camera, point = map(inverse, self.orders)
+        assert isinstance(self.source, Problem)
+        return self.source.with_estimate(
+            np.concatenate([part.cameras for part in parts])[camera],
+            np.concatenate([part.points for part in parts])[point],
+        )
+
+    def partition(self) -> Partition | None:
+        """Who owns what, in the problem's own order, on rank 0 if the problem was given whole."""
+        if self.orders is None:
+            return None
+        devices = np.arange(self.shard.extent.devices, dtype=np.int32)
+        ends = self.shard.extent.camera_ptr, self.shard.extent.point_ptr
+        cameras, points = (
+            np.repeat(devices, np.diff(ptr))[inverse(order)]
+            for order, ptr in zip(self.orders, ends, strict=True)
+        )
+        return Partition(cameras, points, len(devices))
+
+    def _given_whole(self) -> bool:
+        return bool(self.comm.broadcast(self.orders is not None))
+
+
+def make_setup(
+    source: Problem | Store | None,
+    options: Options,
+    partition: Partition | None,
+    comm: Communicator,
+) -> Setup:
+    """Deal the devices to processes, evenly by work, and give each process its pieces."""
+    whole = comm.broadcast(isinstance(source, Problem))
+    if whole:
+        return _from_problem(source, options, partition, comm)  # type: ignore[arg-type]
+    if source is None:
+        raise DabaError("there is no problem to solve")
+    return _from_store(source, options, comm)  # type: ignore[arg-type]
+
+
+def _from_problem(
+    problem: Problem | None, options: Options, partition: Partition | None, comm: Communicator
+) -> Setup:
+    layout: Layout | None = None
+    head: Any = None
+    if options.centralized:
+        options = replace(options, devices=1)
+        partition = None
+    _check_ranks(options.devices, comm)
+    if comm.rank == 0:
+        assert problem is not None
+        problem.validated()
+        if partition is None:
+            partition = make_partition(problem, options.devices, options.seed)
+        layout = lay_out(problem, partition)
+        work = _work(layout)
+        head = layout.extent, deal(work, comm.size), problem.name
+    extent, ranks, name = comm.broadcast(head)
+    comm.dealt(ranks)
+    pieces = comm.scatter(
+        [layout.piece(device) for device in range(ranks[r], ranks[r + 1])]
+        for r in range(comm.size)
+        if layout is not None
+    )
+    alone = problem if comm.size == 1 else None
+    shard = join(pieces, int(ranks[comm.rank]), extent, alone)
+    orders = None if layout is None else (layout.camera_order, layout.point_order)
+    return _setup(shard, options, comm, problem, orders, name)
+
+
+def options_for(store: Store, options: Options) -> Options:
+    """The devices are those of the store, unless lm is to put them together."""
+    if options.method == "lm":
+        return options
+    if options.devices not in (1, store.devices):
+        raise DabaError(
+            f"{store.path} is a store of {store.devices} devices, and {options.devices} were asked "
+            "for; leave --devices out, or partition the problem again"
+        )
+    return replace(options, devices=store.devices)
+
+
+def _from_store(store: Store, options: Options, comm: Communicator) -> Setup:
+    options = options_for(store, options)
+    if options.centralized:
+        if comm.size > 1:
+            raise DabaError("lm works on one device, in one process: start it without mpiexec")
+        return _from_problem(store.load(), options, None, comm)
+    _check_ranks(options.devices, comm)
+    ranks = deal(store.work, comm.size)
+    comm.dealt(ranks)
+    mine = range(ranks[comm.rank], ranks[comm.rank + 1])
+    shard = join([store.piece(device) for device in mine], mine.start, store.extent)
+    return _setup(shard, options, comm, store, None, store.name)
+
+
+def _setup(
+    shard: Shard,
+    options: Options,
+    comm: Communicator,
+    source: Problem | Store | None,
+    orders: tuple[Ints, Ints] | None,
+    name: str,
+) -> Setup:
+    e = shard.extent
+    marks, here = _fingerprints(shard), np.zeros((shard.num_devices, 2))
+    here[:, 0] = marks
+    here[0, 1] = np.count_nonzero(shard.inter.camera < shard.num_cameras)  # by camera: once each
+    rows = comm.gather(here)
+    inter = rows[:, 1].sum() / max(e.observations, 1)
+    return Setup(
+        shard=shard,
+        options=options,
+        comm=comm,
+        source=source,
+        orders=orders,
+        sizes=Sizes(name, e.cameras, e.points, e.observations, float(inter)),
+        fingerprint={
+            "name": name,
+            "cameras": e.cameras,
+            "points": e.points,
+            "observations": e.observations,
+            "devices": e.devices,
+            "marks": [int(mark) for mark in rows[:, 0]],
+        },
+    )
+
+
+def _check_ranks(devices: int, comm: Communicator) -> None:
+    if comm.size > devices:
+        raise DabaError(
+            f"{comm.size} processes for {devices} devices: every process needs a device, so "
+            f"start at most {devices}, or use --devices {comm.size} or more"
+        )
+
+
+def _work(layout: Layout) -> list[int]:
+    """Observations each device works on."""
+    e = layout.extent
+    by_point = np.searchsorted(layout.intra.point, e.point_ptr)
+    inter = np.searchsorted(layout.inter.point, e.point_ptr)
+    outer = np.searchsorted(layout.outer.camera, e.camera_ptr)
+    return (np.diff(by_point) + np.diff(inter) + np.diff(outer)).tolist()
+
+
+def _fingerprints(shard: Shard) -> list[int]:
+    """A checksum of each device's observations and start."""
+    marks = []
+    d = shard.devices
+    for a in range(shard.num_devices):
+        cameras = slice(d.camera_ptr[a], d.camera_ptr[a + 1])
+        points = slice(d.point_ptr[a], d.point_ptr[a + 1])
+        arrays = [shard.start.cameras[cameras], shard.start.points[points]]
+        for obs in (shard.intra, shard.inter):
+            rows = slice(obs.point_ptr[points.start], obs.point_ptr[points.stop])
+            arrays += [obs.u[rows], obs.weight[rows]]
+        if shard.constraints is not None:
+            arrays += _asked(shard, cameras, points)
+        mark = 0
+        for array in arrays:
+            mark = zlib.crc32(np.ascontiguousarray(array).data, mark)
+        marks.append(mark)
+    return marks
+
+
+def _asked(shard: Shard, cameras: slice, points: slice) -> list[np.ndarray]:
+    """The constraints of one device, as arrays."""
+    assert shard.constraints is not None
+    own = (
+        np.arange(cameras.start, cameras.stop, dtype=np.int32),
+        np.arange(points.start, points.stop, dtype=np.int32),
+    )
+    here = shard.constraints.take(*own, (shard.num_cameras, shard.num_points))
+    losses = repr(here.losses()).encode()
+    return [*here.to_arrays().values(), np.frombuffer(losses, np.uint8)]

@@ -1,0 +1,125 @@
+"""Arrays in files of their own: ordinary .npy, written piece by piece, checked when opened."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+import numpy as np
+
+from daba.core.errors import DabaError
+from daba.io.files import reason
+
+_BLOCK = 1 << 20  # bytes checked at once
+
+
+class Entry(NamedTuple):
+    """What the manifest says of a file."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    crc: int
+    """CRC-32 of the whole file."""
+
+    def to_json(self) -> dict[str, object]:
+        return {"dtype": self.dtype, "shape": list(self.shape), "crc32": f"{self.crc:08x}"}
+
+
+class ArrayWriter:
+    """A file that is written from front to back; its shape is known from the start."""
+
+    def __init__(self, path: Path, dtype: np.dtype | type, shape: tuple[int, ...]) -> None:
+        self.dtype, self.shape, self.crc, self.items = np.dtype(dtype), shape, 0, 0
+        self._file = open(path, "xb")  # noqa: SIM115 (closed by `__exit__`)
+
+    def append(self, rows: np.ndarray) -> None:
+        if rows.dtype != self.dtype or rows.shape[1:] != self.shape[1:]:
+            raise ValueError(f"{rows.dtype} {rows.shape} does not fit {self.dtype} {self.shape}")
+        self.items += rows.size
+        if rows.size:
+            self._write(np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data)
+
+    def finish(self) -> Entry:
+        """Everything on the disk."""
+        if self.items != math.prod(self.shape):
+            raise ValueError(f"{self.items} numbers do not fill the shape {self.shape}")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return Entry(str(self.dtype), self.shape, self.crc)
+
+    def _write(self, data: memoryview) -> None:
+        self.crc = zlib.crc32(data, self.crc)
+        self._file.write(data)
+
+    def __enter__(self) -> ArrayWriter:
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(
+            header,
+            {
+                "descr": np.lib.format.dtype_to_descr(self.dtype),
+                "fortran_order": False,
+                "shape": self.shape,
+            },
+        )
+        try:
+            self._write(header.getbuffer())
+        except BaseException:
+            self._file.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+
+def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, Entry]:
+    """One file for each, `NAME.npy`."""
+    entries = {}
+    for name, array in arrays.items():
+        with ArrayWriter(folder / f"{name}.npy", array.dtype, array.shape) as writer:
+            writer.append(array)
+            entries[name] = writer.finish()
+    return entries
+
+
+def open_array(path: Path, entry: Entry, check: bool = True) -> np.ndarray:
+    """A memory-mapped array; `check` reads all of it to be sure that it is undamaged."""
+    try:
+        if check:
+            _check_crc(path, entry.crc)
+        # An empty array has nothing to map.
+        array = np.load(path, mmap_mode=None if 0 in entry.shape else "r", allow_pickle=False)
+    except FileNotFoundError:
+        raise DabaError(f"{path} is missing: the store is incomplete") from None
+    except OSError as error:
+        raise DabaError(f"cannot read {path}: {reason(error)}") from error
+    except (ValueError, EOFError) as error:
+        raise DabaError(f"{path} is damaged: {error}") from error
+    if str(array.dtype) != entry.dtype or array.shape != entry.shape:
+        raise DabaError(
+            f"{path} is damaged: it holds {array.dtype} {array.shape} and should hold "
+            f"{entry.dtype} {entry.shape}"
+        )
+    return np.asarray(array)
+
+
+def _check_crc(path: Path, expected: int) -> None:
+    found = 0
+    with open(path, "rb") as stream:
+        while block := stream.read(_BLOCK):
+            found = zlib.crc32(block, found)
+    if found != expected:
+        raise DabaError(
+            f"{path} is damaged: its checksum is {found:08x} and should be {expected:08x}"
+        )

@@ -1,0 +1,203 @@
+"""`manifest.json` of a store: counts, and what every file must hold. Made to be read by people."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from daba.core.errors import DabaError
+from daba.io.files import reason
+from daba.io.folders import FORMAT, MANIFEST
+from daba.io.store.arrays import Entry
+from daba.partition.ordering import number_type
+from daba.problem.problem import CAMERA_RECORD
+
+VERSION = 2
+"""2 has constraints; a store without them is written as version 1, which older ones read."""
+
+
+class Counts(NamedTuple):
+    """How much a device holds."""
+
+    cameras: int
+    points: int
+    intra: int
+    inter: int
+    outer: int
+
+    @property
+    def work(self) -> int:
+        """Observations the device works on."""
+        return self.intra + self.inter + self.outer
+
+
+class Part(NamedTuple):
+    """One device: how much it holds, and its files."""
+
+    counts: Counts
+    arrays: dict[str, Entry]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    name: str
+    cameras: int
+    points: int
+    observations: int
+    info: dict[str, Any]
+    info_arrays: dict[str, Entry]
+    parts: list[Part]
+    prior_losses: dict[str, Any] | None = None
+    """Of a problem with constraints: name and radius of the loss of each kind of prior."""
+
+
+def schema(counts: Counts, observations: int) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+    """Type and shape of every array of a device, by the name of its file."""
+    cameras, points, intra, inter, outer = counts
+    place, real = np.dtype(np.int32), np.dtype(np.float64)
+    arrays: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
+        "camera_id": (place, (cameras,)),
+        "point_id": (place, (points,)),
+        "focal": (real, (cameras,)),
+        "cameras": (real, (cameras, CAMERA_RECORD)),
+        "points": (real, (points, 3)),
+    }
+    for kind, count in (("intra", intra), ("inter", inter), ("outer", outer)):
+        arrays |= {
+            f"{kind}-camera": (place, (count,)),
+            f"{kind}-point": (place, (count,)),
+            f"{kind}-u": (real, (count, 2)),
+            f"{kind}-weight": (real, (count,)),
+        }
+        if kind != "outer":  # those are the inter ones of other devices
+            arrays[f"{kind}-id"] = (number_type(observations), (count,))
+    return arrays
+
+
+def device_folder(device: int) -> str:
+    return f"device-{device:04d}"
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    content = {
+        "format": FORMAT,
+        "version": 1 if manifest.prior_losses is None else VERSION,
+        "name": manifest.name,
+        "devices": len(manifest.parts),
+        "cameras": manifest.cameras,
+        "points": manifest.points,
+        "observations": manifest.observations,
+        "info": manifest.info,
+        "info_arrays": _to_json(manifest.info_arrays),
+        **({} if (losses := manifest.prior_losses) is None else {"prior_losses": losses}),
+        "parts": [
+            {"folder": device_folder(device)}
+            | part.counts._asdict()
+            | {"arrays": _to_json(part.arrays)}
+            for device, part in enumerate(manifest.parts)
+        ],
+    }
+    with open(folder / MANIFEST, "x", encoding="ascii") as out:
+        out.write(_text(content) + "\n")
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a store, or why the folder is not one."""
+    path = folder / MANIFEST
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise DabaError(f"{folder} is not a daba store: it has no {MANIFEST}") from None
+    except OSError as error:
+        raise DabaError(f"cannot read {path}: {reason(error)}") from error
+    except ValueError as error:
+        raise DabaError(f"{path} is damaged or not one that daba wrote ({error})") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise DabaError(f"{path}: not the manifest of a {FORMAT!r}")
+    version = content.get("version")
+    if isinstance(version, int) and version > VERSION:
+        raise DabaError(
+            f"{path}: written in version {version} of the format by a newer daba; this one reads "
+            f"up to version {VERSION}, so update it"
+        )
+    try:
+        manifest = _from_json(content)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DabaError(f"{path} is damaged: {error!r}") from error
+    _check(manifest, path)
+    return manifest
+
+
+def _from_json(content: dict[str, Any]) -> Manifest:
+    parts = [
+        Part(Counts(*(int(part[what]) for what in Counts._fields)), _entries(part["arrays"]))
+        for part in content["parts"]
+    ]
+    if not parts or content["devices"] != len(parts):
+        raise ValueError(f"{content['devices']} devices, but {len(parts)} parts")
+    return Manifest(
+        name=str(content["name"]),
+        cameras=int(content["cameras"]),
+        points=int(content["points"]),
+        observations=int(content["observations"]),
+        info=dict(content["info"]),
+        info_arrays=_entries(content["info_arrays"]),
+        parts=parts,
+        prior_losses=content.get("prior_losses"),
+    )
+
+
+def _check(manifest: Manifest, path: Path) -> None:
+    """Counts must add up, and every array must be there and have the shape they ask for."""
+    m = manifest
+    cameras, points, intra, inter, outer = map(
+        sum, zip(*(part.counts for part in m.parts), strict=True)
+    )
+    fits = (cameras, points, intra + inter) == (m.cameras, m.points, m.observations)
+    if not fits or inter != outer or min(min(part.counts) for part in m.parts) < 0:
+        raise DabaError(f"{path} is damaged: the counts of its devices do not add up")
+    for device, part in enumerate(m.parts):
+        for name, (dtype, shape) in schema(part.counts, m.observations).items():
+            entry = part.arrays.get(name)
+            if entry is None or (entry.dtype, entry.shape) != (str(dtype), shape):
+                raise DabaError(
+                    f"{path} is damaged: {device_folder(device)}/{name}.npy must hold "
+                    f"{dtype} {shape}"
+                )
+
+
+def _to_json(entries: Mapping[str, Entry]) -> dict[str, Any]:
+    return {name: entry.to_json() for name, entry in entries.items()}
+
+
+def _entries(content: dict[str, Any]) -> dict[str, Entry]:
+    return {
+        name: Entry(str(e["dtype"]), tuple(map(int, e["shape"])), int(e["crc32"], 16))
+        for name, e in content.items()
+    }
+
+
+def _text(value: Any, margin: str = "") -> str:
+    """JSON with a line for each array: what holds no dictionary stays on one line."""
+    if not _nested(value):
+        return json.dumps(value)
+    deeper = margin + "  "
+    if isinstance(value, dict):
+        lines = [f"{json.dumps(key)}: {_text(item, deeper)}" for key, item in value.items()]
+    else:
+        lines = [_text(item, deeper) for item in value]
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    return f"{first}\n" + ",\n".join(deeper + line for line in lines) + f"\n{margin}{last}"
+
+
+def _nested(value: Any) -> bool:
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any((isinstance(item, dict) and item) or _nested(item) for item in items)

@@ -1,0 +1,144 @@
+"""Observations in the order in which devices keep them, into the files of the store."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from daba.io.source import Source
+from daba.io.store.arrays import ArrayWriter, Entry, write_arrays
+from daba.io.store.manifest import Counts, Part, device_folder, schema
+from daba.io.store.streaming.buckets import Buckets, even_bounds
+from daba.io.store.streaming.points import ByPoint, Places
+from daba.partition.ordering import inverse
+from daba.partition.statistics import PartitionStatistics, Tally
+
+
+class ByPlace(NamedTuple):
+    """Observations by places of cameras and points."""
+
+    buckets: Buckets
+    """All of them, in ranges of points."""
+    outer: Buckets
+    """Those that cross between devices, in ranges of cameras; yet to be filled."""
+    counts: list[Counts]
+    """Of each device."""
+    statistics: PartitionStatistics
+
+
+def sort_by_place(by_point: ByPoint, places: Places, scratch: Path, limit: int) -> ByPlace:
+    """Give observations their places; buckets end where devices do."""
+    partition, extent = places.partition, places.extent
+    S, C = partition.devices, extent.cameras
+    track = by_point.track[places.point_order]
+    buckets = Buckets(scratch / "by-place", track, even_bounds(track, limit, extent.point_ptr))
+    camera_place, point_place = inverse(places.camera_order), inverse(places.point_order)
+    inter, outer, tally = np.zeros(S, np.int64), np.zeros(C, np.int64), Tally(partition)
+    for _, rows in by_point.buckets:
+        tally.add(rows["camera"], rows["point"])
+        owner = partition.point_device[rows["point"]]
+        crosses = partition.camera_device[rows["camera"]] != owner
+        rows["camera"] = camera_place[rows["camera"]]
+        rows["point"] = point_place[rows["point"]]
+        np.add.at(inter, owner[crosses], 1)
+        np.add.at(outer, rows["camera"][crosses], 1)
+        buckets.add(rows["point"], rows)
+    counts = [
+        Counts(len(t), len(p), int(k.sum()) - int(n), int(n), int(o.sum()))
+        for t, p, k, n, o in zip(
+            np.split(places.camera_order, extent.camera_ptr[1:-1]),
+            np.split(places.point_order, extent.point_ptr[1:-1]),
+            np.split(track, extent.point_ptr[1:-1]),
+            inter,
+            np.split(outer, extent.camera_ptr[1:-1]),
+            strict=True,
+        )
+    ]
+    crossing = Buckets(scratch / "outer", outer, even_bounds(outer, limit, extent.camera_ptr))
+    return ByPlace(buckets, crossing, counts, tally.statistics())
+
+
+def write_devices(source: Source, places: Places, by_place: ByPlace, folder: Path) -> list[Part]:
+    """All files of all devices. Outer observations are the inter ones of other devices, so they
+    are complete only after those of the last device."""
+    devices = range(places.partition.devices)
+    entries: list[dict[str, Entry]] = []
+    for device in devices:
+        (folder / device_folder(device)).mkdir()
+        entries.append(_write_variables(source, places, device, folder))
+        entries[device] |= _write_own(places, by_place, device, folder)
+    by_place.buckets.remove()
+    for device in devices:
+        entries[device] |= _write_outer(places, by_place, device, folder)
+    by_place.outer.remove()
+    parts = []
+    for device in devices:
+        counts = by_place.counts[device]
+        names = schema(counts, places.extent.observations)
+        parts.append(Part(counts, {name: entries[device][name] for name in names}))
+    return parts
+
+
+def _write_variables(source: Source, places: Places, device: int, folder: Path) -> dict[str, Entry]:
+    e = places.extent
+    camera_id = places.camera_order[e.camera_ptr[device] : e.camera_ptr[device + 1]]
+    point_id = places.point_order[e.point_ptr[device] : e.point_ptr[device + 1]]
+    arrays: dict[str, np.ndarray] = {
+        "camera_id": camera_id,
+        "point_id": point_id,
+        "focal": source.focal[camera_id],
+        "cameras": source.cameras[camera_id],
+        "points": source.points[point_id],
+    }
+    return write_arrays(folder / device_folder(device), arrays)
+
+
+def _write_own(places: Places, by_place: ByPlace, device: int, folder: Path) -> dict[str, Entry]:
+    """Intra and inter observations, sorted by point and camera."""
+    cameras = places.extent.camera_ptr[device : device + 2]
+    with _Files(folder, device, by_place, places, ("intra", "inter")) as files:
+        for rows in by_place.buckets.within(*places.extent.point_ptr[device : device + 2]):
+            rows = rows[np.lexsort((rows["camera"], rows["point"]))]
+            here = (rows["camera"] >= cameras[0]) & (rows["camera"] < cameras[1])
+            files.append("intra", rows[here])
+            inter = rows[~here]
+            files.append("inter", inter)
+            by_place.outer.add(inter["camera"], inter)
+        return files.finish()
+
+
+def _write_outer(places: Places, by_place: ByPlace, device: int, folder: Path) -> dict[str, Entry]:
+    """Outer observations, sorted by camera and, as they were added so, point."""
+    with _Files(folder, device, by_place, places, ("outer",)) as files:
+        for rows in by_place.outer.within(*places.extent.camera_ptr[device : device + 2]):
+            files.append("outer", rows[np.argsort(rows["camera"], kind="stable")])
+        return files.finish()
+
+
+class _Files(ExitStack):
+    """The files of some kinds of observations of a device, while they are written."""
+
+    def __init__(
+        self, folder: Path, device: int, by_place: ByPlace, places: Places, kinds: tuple[str, ...]
+    ) -> None:
+        super().__init__()
+        arrays = schema(by_place.counts[device], places.extent.observations)
+        self._writers = {
+            name: self.enter_context(
+                ArrayWriter(folder / device_folder(device) / f"{name}.npy", dtype, shape)
+            )
+            for name, (dtype, shape) in arrays.items()
+            if name.startswith(kinds) and "-" in name
+        }
+
+    def append(self, kind: str, rows: np.ndarray) -> None:
+        for name, writer in self._writers.items():
+            if name.startswith(kind):
+                column = rows[name.removeprefix(f"{kind}-")]
+                writer.append(column.astype(writer.dtype, copy=False))
+
+    def finish(self) -> dict[str, Entry]:
+        return {name: writer.finish() for name, writer in self._writers.items()}

@@ -1,1 +1,0 @@
-"""The only code that knows a machine: formulas, the NumPy reference and the CPU kernels."""

@@ -1,0 +1,57 @@
+"""A partition without METIS: cameras are cut in two, again and again, by where they look."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import numpy as np
+
+from daba.problem.problem import Floats, Ints, Problem
+
+
+def has_metis() -> bool:
+    """Whether METIS, and the sparse matrices its graph is made with, are installed."""
+    try:
+        return all(find_spec(name) is not None for name in ("pymetis", "scipy"))
+    except ValueError:  # a module that was made unavailable
+        return False
+
+
+def places_seen(problem: Problem) -> Floats:
+    """The median-like middle of what each camera sees: the mean of its points, each pulled to
+    within the scene, for a distant point says little of where a camera looks."""
+    C, camera = problem.num_cameras, problem.camera_index
+    low, high = np.quantile(problem.points, [0.02, 0.98], axis=0)
+    points = np.clip(problem.points, low, high)
+    count = np.maximum(np.bincount(camera, minlength=C), 1)
+    return np.stack(
+        [
+            np.bincount(camera, weights=points[problem.point_index, x], minlength=C) / count
+            for x in range(3)
+        ],
+        axis=1,
+    )
+
+
+def bisect_cameras(places: Floats, load: np.ndarray, devices: int) -> Ints:
+    """Device of each camera: along the axis of largest extent, at the share of the load that
+    goes to each half."""
+    out = np.zeros(len(places), dtype=np.int32)
+
+    def split(chosen: np.ndarray, first: int, count: int) -> None:
+        if count == 1:
+            out[chosen] = first
+            return
+        left = count // 2
+        x = places[chosen] - places[chosen].mean(axis=0)
+        axis = np.linalg.eigh(x.T @ x)[1][:, -1]
+        axis = axis * np.sign(axis[np.abs(axis).argmax()])  # the same on every machine
+        order = np.argsort(x @ axis, kind="stable")
+        done = np.cumsum(np.maximum(load[chosen[order]], 1))
+        cut = int(np.searchsorted(done, done[-1] * left / count)) + 1
+        cut = min(max(cut, left), len(chosen) - (count - left))  # a camera for every device
+        split(chosen[order[:cut]], first, left)
+        split(chosen[order[cut:]], first + left, count - left)
+
+    split(np.arange(len(places)), 0, devices)
+    return out

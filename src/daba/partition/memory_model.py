@@ -1,0 +1,88 @@
+"""What a process will need, told from a partition before anything is solved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from daba.partition.ordering import Extent, Piece
+
+PROGRAM = 215_000_000
+"""Bytes of a process that solves next to nothing: the interpreter, its libraries, the kernels."""
+
+RECORD = 4 + 4 + 16 + 8 + 4
+"""Bytes of an observation: camera, point, u, ω, and its entry in the index by camera."""
+JACOBIAN = 20 * 8
+"""Derivatives and residual, of intra observations only."""
+MEASURED = 8 * 8
+"""What the surrogate measures, of inter observations only; twice that without refinement."""
+STATES = 6
+"""Estimates held at once: the start, x, x before it, x̄, the step found and the one tried."""
+TASKS = 8
+"""Partial sums that a product with the reduced system keeps of each camera."""
+
+CAMERA_SURROGATES = 8 * 2 * (15 + 36 + 18 + 1)
+POINT_SURROGATES = 8 * 2 * (3 + 1 + 3 + 1)
+"""Two of them, which only DABA has."""
+CAMERA = CAMERA_SURROGATES + 8 * (
+    STATES * 15
+    + 2 * 81  # U and its damped copy
+    + 81  # preconditioner
+    + 9 * (4 + 4 + TASKS)  # gradient, right-hand side, steps; conjugate gradients; their sums
+    + 6  # reach, distance, s, γ, where its observations begin
+)
+POINT = POINT_SURROGATES + 8 * (
+    STATES * 3
+    + 2 * 6  # V and its damped inverse
+    + 3 * 3  # gradient, z, step
+    + 3 + 1 + 2  # mean centre of its cameras, reach, where its observations begin
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What a process would hold, in numbers."""
+
+    cameras: int
+    points: int
+    intra: int
+    inter: int
+    """Observations with one end here and the other elsewhere."""
+    ghost_cameras: int
+    ghost_points: int
+
+    @property
+    def memory(self) -> int:
+        """Bytes at most, with the program itself."""
+        return (
+            PROGRAM
+            + (RECORD + JACOBIAN) * self.intra
+            + (RECORD + MEASURED) * self.inter
+            + CAMERA * self.cameras
+            + POINT * self.points
+            + 8 * STATES * (15 * self.ghost_cameras + 3 * self.ghost_points)
+        )
+
+
+def with_factors(
+    memory: list[int], pieces: Iterable[Piece], extent: Extent, copies: bool = False
+) -> list[int]:
+    """Add what the direct linear solver will hold, if it is what `auto` will choose: that is told
+    by the plan of each device's factorization, made here as it is made for a solve."""
+    from daba.distributed.shard import join
+    from daba.solver.linear.solvers import MOST_CAMERAS_FOR_PLAN, direct_pays
+    from daba.solver.linear.symbolic import Cost, make_plan
+
+    if extent.cameras > MOST_CAMERAS_FOR_PLAN:
+        return memory
+    costs, observations = [], 0
+    for device, piece in enumerate(pieces):
+        shard = join([piece], device, extent)
+        costs.append(make_plan(shard.intra, shard.devices, extent.largest)[1])
+        observations += len(shard.intra.camera)
+    total = Cost(*map(sum, zip(*costs, strict=True)))
+    if not direct_pays(total, observations, copies):
+        return memory
+    return [count + int(cost.bytes) for count, cost in zip(memory, costs, strict=True)]

@@ -1,0 +1,87 @@
+"""Points that a solve has left behind a camera that sees them, brought in front.
+
+The method's error knows no behind: it sees a line through the camera's centre, not a ray, and a
+point whose rays do not quite meet may pass through infinity and come back on the other side. Other
+tools call the pixel error of such a point infinite. Here it is put where its rays come nearest to
+each other, or else somewhere along their mean direction, wherever the objective is least among the
+places in front of all its cameras.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daba.core import formulas
+from daba.problem.intrinsics import ahead, points_behind
+from daba.problem.problem import Floats, Ints, Problem
+
+DEPTHS = np.logspace(-2, 4, 61)
+"""Distances that are tried, in units of the usual distance between a camera and a point."""
+
+
+def bring_to_front(problem: Problem) -> tuple[Problem, np.ndarray]:
+    """The problem with such points moved, and which they are; fixed points, and those that nothing
+    brings in front of all their cameras, stay."""
+    wrong = np.zeros(problem.num_points, bool)
+    wrong[problem.point_index[points_behind(problem)]] = True
+    if problem.free_points is not None:
+        wrong &= problem.free_points
+    which = np.flatnonzero(wrong)
+    if not len(which):
+        return problem, which
+    k = np.flatnonzero(wrong[problem.point_index])
+    number = np.zeros(problem.num_points, np.int32)
+    number[which] = np.arange(len(which))
+    at = number[problem.point_index[k]]
+    rays, centers = _rays(problem, k), problem.centers[problem.camera_index[k]]
+    best, least = np.empty((len(which), 3)), np.full(len(which), np.inf)
+    middle, direction = _sums(at, centers, len(which)), _sums(at, rays, len(which))
+    middle /= np.bincount(at, minlength=len(which))[:, None]
+    direction /= np.maximum(np.linalg.norm(direction, axis=1, keepdims=True), 1e-12)
+    size = _usual_distance(problem)
+    places = [middle + size * depth * direction for depth in DEPTHS]
+    for place in [_meeting(at, rays, centers, middle), *places]:
+        F = _objective(problem, k, at, place)
+        better = F < least
+        best[better], least[better] = place[better], F[better]
+    found = np.isfinite(least)
+    points = problem.points.copy()
+    points[which[found]] = best[found]
+    return problem.with_estimate(problem.cameras, points), which[found]
+
+
+def _usual_distance(problem: Problem) -> float:
+    """Of a point from a camera that sees it."""
+    δ = problem.points[problem.point_index] - problem.centers[problem.camera_index]
+    return float(np.median(np.linalg.norm(δ, axis=1)))
+
+
+def _rays(problem: Problem, k: np.ndarray) -> Floats:
+    """Unit vectors in the world."""
+    c = problem.cameras[problem.camera_index[k]].T
+    q = np.column_stack(formulas.rotated_ray(c, *problem.u[k].T)[:3])
+    return np.asarray(q / np.linalg.norm(q, axis=1, keepdims=True))
+
+
+def _meeting(at: Ints, rays: Floats, centers: Floats, middle: Floats) -> Floats:
+    """The points nearest to their rays."""
+    across = np.eye(3) - rays[:, :, None] * rays[:, None, :]
+    A = _sums(at, across.reshape(-1, 9), len(middle)).reshape(-1, 3, 3)
+    b = _sums(at, np.einsum("kij,kj->ki", across, centers - middle[at]), len(middle))
+    flat = 1e-12 * np.trace(A, axis1=1, axis2=2)[:, None, None] + 1e-300
+    return np.asarray(middle + np.linalg.solve(A + flat * np.eye(3), b[:, :, None])[:, :, 0])
+
+
+def _objective(problem: Problem, k: np.ndarray, at: Ints, points: Floats) -> Floats:
+    """Sum of squared errors of each point; infinite if a camera would have it behind."""
+    c = problem.cameras[problem.camera_index[k]]
+    u, weights = problem.u[k], problem.weights[k]
+    x = np.einsum("kji,kj->ki", c[:, :9].reshape(-1, 3, 3), points[at] - c[:, 9:12])
+    e = np.column_stack(formulas.error(c.T, points[at].T, *u.T)[:3])
+    square = weights**2 * np.einsum("kx,kx->k", e, e)
+    square = np.where(ahead(x, u, c[:, 12:]) > 0, square, np.inf)
+    return np.asarray(np.bincount(at, square, len(points)), np.float64)
+
+
+def _sums(at: Ints, rows: Floats, count: int) -> Floats:
+    return np.column_stack([np.bincount(at, column, count) for column in rows.T])

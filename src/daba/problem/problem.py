@@ -1,0 +1,305 @@
+"""Problem: cameras, points and observations, in the paper's notation.
+
+Camera i is one record of 15 numbers, `[R (3×3, row by row) | t | d]`: rotation (camera to
+world), centre, and the coefficients of the ray `p = (u, d1 + d2 |u|² + d3 |u|⁴)`.
+Point j is `l`. Observation k says that camera `camera_index[k]` sees point `point_index[k]`
+at `u[k]` (pixels divided by the camera's focal length) with weight `weights[k]` (ω), which
+turns the angular error into pixels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from daba.core.errors import DabaError
+from daba.problem.constraints import Constraints, normalized, validate
+from daba.problem.priors import Priors
+
+if TYPE_CHECKING:
+    from daba.core.losses import Loss
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+Bools = NDArray[np.bool_]
+
+CAMERA_RECORD = 15
+"""Numbers in one camera record: 9 of R, 3 of t, 3 of d."""
+
+
+def camera_records(rotations: ArrayLike, centers: ArrayLike, intrinsics: ArrayLike) -> Floats:
+    """Pack rotations (C,3,3), centres (C,3) and intrinsics (C,3) into records (C,15)."""
+    R = np.asarray(rotations, dtype=np.float64).reshape(-1, 9)
+    return np.ascontiguousarray(
+        np.hstack([R, np.asarray(centers, np.float64), np.asarray(intrinsics, np.float64)])
+    )
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A bundle adjustment problem together with its current estimate.
+
+    Arrays are float64 (indices int32) and are treated as read-only: a solver returns a new
+    `Problem` that shares the observations. Build one with `Problem.from_arrays`, or read a
+    file with `daba.load`.
+    """
+
+    cameras: Floats
+    """Camera records, (C, 15): R row by row (camera to world), centre t, ray coefficients d."""
+    points: Floats
+    """Points l, (P, 3)."""
+    camera_index: Ints
+    """Camera of each observation, (K,)."""
+    point_index: Ints
+    """Point of each observation, (K,)."""
+    u: Floats
+    """Observed image points divided by the camera's focal length, (K, 2)."""
+    weights: Floats
+    """ω of each observation, (K,); `ω |e|` is a pixel error to first order."""
+    focal: Floats
+    """Focal length, in pixels, by which each camera's observations were divided, (C,)."""
+    name: str = "problem"
+    info: dict[str, Any] = field(default_factory=dict)
+    """What the reader wants remembered: file, intrinsics reading, fit residuals."""
+    shared: Ints | None = None
+    """Group of each camera, (C,): cameras with the same number share d exactly, and so must have
+    the same `focal` and d at the start. None: every camera has its own."""
+    free_cameras: Bools | None = None
+    """Which of rotation (3), centre (3) and d (3) of each camera may change, (C, 9); None: all."""
+    free_points: Bools | None = None
+    """Which points may change, (P,); None: all."""
+    priors: Priors | None = None
+    """What is known of centres, d and points beside the observations."""
+
+    @staticmethod
+    def from_arrays(
+        rotations: ArrayLike,
+        centers: ArrayLike,
+        points: ArrayLike,
+        camera_index: ArrayLike,
+        point_index: ArrayLike,
+        pixels: ArrayLike,
+        focal: ArrayLike,
+        intrinsics: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        name: str = "problem",
+        info: dict[str, Any] | None = None,
+        shared: ArrayLike | None = None,
+        free_cameras: ArrayLike | None = None,
+        free_points: ArrayLike | None = None,
+        priors: Priors | None = None,
+    ) -> Problem:
+        """Build a problem from plain arrays and check it.
+
+        rotations    (C,3,3), camera to world; the camera looks along its own +z
+        centers      (C,3), camera centres in the world
+        points       (P,3)
+        camera_index (K,) and point_index (K,), who sees what
+        pixels       (K,2), relative to the principal point, x right and y down (or any
+                     right-handed choice, as long as rotations agree with it)
+        focal        scalar or (C,), pixels
+        intrinsics   (C,3) ray coefficients d in units of the focal length; (1,0,0), a pinhole,
+                     if absent
+        weights      (K,); `focal * sqrt(1 + |u|²)` if absent, which makes errors pixels
+        info         anything to be remembered with the problem
+        shared, free_cameras, free_points, priors
+                     constraints, as in the fields of the same names
+        """
+        R = np.asarray(rotations, dtype=np.float64)
+        if R.ndim != 3 or R.shape[1:] != (3, 3):
+            raise DabaError(f"rotations must have shape (C, 3, 3), not {R.shape}")
+        C = len(R)
+        f = np.ascontiguousarray(np.broadcast_to(np.asarray(focal, dtype=np.float64), (C,)))
+        if intrinsics is None:
+            intrinsics = np.tile([1.0, 0.0, 0.0], (C, 1))
+        for what, array, width in (("centers", centers, 3), ("intrinsics", intrinsics, 3)):
+            if np.shape(array) != (C, width):
+                raise DabaError(f"{what} must have shape ({C}, {width}), not {np.shape(array)}")
+        cam = _indices(camera_index, "camera_index", C)
+        px = np.asarray(pixels, dtype=np.float64)
+        if px.shape != (len(cam), 2):
+            raise DabaError(f"pixels must have shape ({len(cam)}, 2), not {px.shape}")
+        if np.any(~(f > 0)):
+            bad = int(np.flatnonzero(~(f > 0))[0])
+            raise DabaError(f"camera {bad}: focal length must be positive, not {f[bad]}")
+        u = np.ascontiguousarray(px / f[cam, None])
+        if weights is None:
+            weights = pixel_weights(u, f[cam])
+        pts = np.ascontiguousarray(points, dtype=np.float64)
+        if pts.ndim != 2 or pts.shape[1] != 3:
+            raise DabaError(f"points must have shape (P, 3), not {np.shape(points)}")
+        return Problem(
+            cameras=camera_records(R, centers, intrinsics),
+            points=pts,
+            camera_index=cam,
+            point_index=_indices(point_index, "point_index", len(pts)),
+            u=u,
+            weights=np.ascontiguousarray(weights, dtype=np.float64),
+            focal=f,
+            name=name,
+            info=dict(info or {}),
+            shared=None if shared is None else np.asarray(shared),
+            free_cameras=None if free_cameras is None else np.asarray(free_cameras),
+            free_points=None if free_points is None else np.asarray(free_points),
+            priors=priors,
+        ).validated()
+
+    @property
+    def num_cameras(self) -> int:
+        return len(self.cameras)
+
+    @property
+    def num_points(self) -> int:
+        return len(self.points)
+
+    @property
+    def num_observations(self) -> int:
+        return len(self.camera_index)
+
+    @property
+    def rotations(self) -> Floats:
+        """R, (C,3,3), camera to world."""
+        return self.cameras[:, :9].reshape(-1, 3, 3)
+
+    @property
+    def centers(self) -> Floats:
+        """t, (C,3)."""
+        return self.cameras[:, 9:12]
+
+    @property
+    def intrinsics(self) -> Floats:
+        """d, (C,3)."""
+        return self.cameras[:, 12:15]
+
+    @property
+    def pixels(self) -> Floats:
+        """Observed image points in pixels, (K,2)."""
+        return self.u * self.focal[self.camera_index, None]
+
+    @property
+    def constraints(self) -> Constraints | None:
+        """What is asked beside the observations, in the form that solvers take; None if nothing."""
+        return normalized(
+            Constraints(self.shared, self.free_cameras, self.free_points, self.priors)
+        )
+
+    @property
+    def plain(self) -> bool:
+        """Whether there are only observations: nothing shared, nothing fixed, no priors. A solver
+        that knows no constraints must refuse a problem that is not plain."""
+        return self.constraints is None
+
+    def with_estimate(self, cameras: Floats, points: Floats) -> Problem:
+        """The same observations with other cameras and points."""
+        return replace(self, cameras=cameras, points=points)
+
+    def objective(self, loss: Loss | None = None) -> float:
+        """F(x) = Σ ½ ρ(ω² |e|²) and the priors' terms, computed with plain NumPy."""
+        from daba.core.losses import Trivial
+        from daba.problem import reference
+
+        return reference.objective(self, loss or Trivial()) + self.prior_objective()
+
+    def prior_objective(self) -> float:
+        """The priors' part of F(x): Σ ½ ρ(rᵀΛr), each with its own loss."""
+        return 0.0 if self.priors is None else self.priors.objective(self.cameras, self.points)
+
+    def validated(self) -> Problem:
+        """Return self, or raise `DabaError` naming the first camera, point or observation
+        that no solver could handle."""
+        C, P, K = self.num_cameras, self.num_points, self.num_observations
+        if C == 0 or P == 0 or K == 0:
+            raise DabaError(f"empty problem: {C} cameras, {P} points, {K} observations")
+        shapes: dict[str, tuple[np.ndarray, tuple[int, ...]]] = {
+            "cameras": (self.cameras, (C, CAMERA_RECORD)),
+            "points": (self.points, (P, 3)),
+            "camera_index": (self.camera_index, (K,)),
+            "point_index": (self.point_index, (K,)),
+            "u": (self.u, (K, 2)),
+            "weights": (self.weights, (K,)),
+            "focal": (self.focal, (C,)),
+        }
+        for what, (array, shape) in shapes.items():
+            if array.shape != shape:
+                raise DabaError(f"{what} must have shape {shape}, not {array.shape}")
+        for what, array in (
+            ("camera", self.cameras),
+            ("point", self.points),
+            ("focal length of camera", self.focal),
+        ):
+            _check_finite(what, array)
+        bad = np.flatnonzero(~(self.focal > 0))
+        if len(bad):
+            raise DabaError(
+                f"camera {bad[0]}: focal length must be positive, not {self.focal[bad[0]]}"
+            )
+        R = self.rotations
+        off = np.abs(np.einsum("cij,ckj->cik", R, R) - np.eye(3)).max(axis=(1, 2))
+        bad = np.flatnonzero((off > 1e-6) | (np.linalg.det(R) < 0))
+        if len(bad):
+            raise DabaError(f"camera {bad[0]}: its rotation matrix is not a rotation")
+        asked = Constraints(self.shared, self.free_cameras, self.free_points, self.priors)
+        validate(asked, self.cameras, self.focal, P)
+        for start in range(0, K, 1 << 20):  # in pieces: a large problem must not double in memory
+            k = slice(start, start + (1 << 20))
+            ends = self.camera_index[k], self.point_index[k]
+            check_observations(self.cameras, self.points, *ends, self.u[k], self.weights[k], start)
+        return self
+
+
+def check_observations(
+    cameras: Floats,
+    points: Floats,
+    camera: Ints,
+    point: Ints,
+    u: Floats,
+    weights: Floats,
+    start: int = 0,
+) -> None:
+    """Raise `DabaError` for the first of some observations, numbered from `start`, that no solver
+    could handle."""
+    _indices(camera, "camera_index", len(cameras), start)
+    _indices(point, "point_index", len(points), start)
+    _check_finite("observation", u, start)
+    _check_finite("weight of observation", weights, start)
+    bad = np.flatnonzero(~(weights > 0))
+    if len(bad):
+        k = bad[0]
+        raise DabaError(f"observation {start + k}: weight must be positive, not {weights[k]}")
+    near = 1e-12 * (1 + np.abs(cameras[:, 9:12]).max(axis=1))
+    close = np.arange(len(camera))
+    for x in range(3):  # one coordinate clears nearly all
+        i, j = camera[close], point[close]
+        close = close[np.abs(points[j, x] - cameras[i, 9 + x]) <= near[i]]
+    if len(close):
+        k = int(close[0])
+        raise DabaError(
+            f"observation {start + k}: point {point[k]} lies on the centre of "
+            f"camera {camera[k]}, so its viewing direction is undefined"
+        )
+
+
+def _check_finite(what: str, array: np.ndarray, start: int = 0) -> None:
+    if not np.isfinite(array).all():
+        bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
+        raise DabaError(f"{what} {start + bad[0]}: NaN or infinite value ({array[bad[0]]})")
+
+
+def pixel_weights(u: Floats, focal: Floats) -> Floats:
+    """ω = f √(1 + |u|²): with it `ω |e|` is a pixel error to first order."""
+    return np.asarray(focal * np.sqrt(1.0 + np.einsum("kx,kx->k", u, u)))
+
+
+def _indices(values: ArrayLike, what: str, count: int, start: int = 0) -> Ints:
+    raw = np.asarray(values)
+    if raw.ndim != 1 or not np.issubdtype(raw.dtype, np.integer):
+        raise DabaError(f"{what} must be a one-dimensional array of integers")
+    if len(raw) and (raw.min() < 0 or raw.max() >= count):
+        bad = np.flatnonzero((raw < 0) | (raw >= count))
+        raise DabaError(
+            f"observation {start + bad[0]}: {what} {raw[bad[0]]} is out of range, there are {count}"
+        )
+    return np.ascontiguousarray(raw, dtype=np.int32)

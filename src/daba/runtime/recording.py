@@ -1,0 +1,261 @@
+"""A solve as a film: snapshots of cameras and some points, written to a folder or watched live.
+
+    still.npz                    who is shown, by number, device and colour; the origin
+    iteration-00000012.npz       cameras and points at one iteration, float32, from the origin on
+
+Snapshots are taken at iterations that all processes agree on: each of the first, then ever fewer.
+Each process gives what its devices own, and rank 0 writes.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from daba.core.errors import DabaError, DabaWarning
+from daba.io.files import PathLike, open_output, writing_folder
+from daba.io.ply import openings
+from daba.problem.problem import Floats, Ints
+
+if TYPE_CHECKING:
+    from daba.runtime.loop import Run
+
+CAMERAS, POINTS = 5000, 50_000
+"""Most that a snapshot holds, but for rounding."""
+EACH = 20
+"""Iterations of which each is recorded …"""
+GROWTH = 1.1
+"""… before the next is so many times as far."""
+STILL = "still.npz"
+
+
+class Still(NamedTuple):
+    """What does not change during a solve."""
+
+    name: str
+    sign: float
+    """−1 where the world is that of the file reflected through the origin."""
+    origin: Floats
+    camera_id: Ints
+    camera_device: Ints
+    wide: Floats
+    """Half width and height of each camera's image at distance 1, (n,2)."""
+    point_id: Ints
+    point_device: Ints
+    colors: np.ndarray
+    """(m,3) of uint8, or empty if the points have none."""
+
+
+class Snapshot(NamedTuple):
+    """One iteration."""
+
+    iteration: int
+    seconds: float
+    mean_objective: float
+    rms_pixels: float
+    cameras: np.ndarray
+    """R row by row and the centre from the origin on, (n,12)."""
+    points: np.ndarray
+    """From the origin on, (m,3)."""
+
+
+Watcher = Callable[[Still, Snapshot], Any]
+
+
+@dataclass
+class Recorder:
+    """For `daba.solve(recorder=…)`: takes snapshots and hands them on.
+
+    folder     where they are written; it must be empty or new
+    watchers   called with each, on rank 0
+    info       `problem.info`, for the colours of points
+    """
+
+    folder: PathLike | None = None
+    watchers: Sequence[Watcher] = ()
+    info: dict[str, Any] = field(default_factory=dict)
+    _still: Still | None = None
+    _run: Run | None = None
+    _past: tuple[int, float] = (0, 0.0)
+    """Iterations and seconds of solves before this one, which goes on from them."""
+    _next: int = 0
+    _taken: tuple[int, float] = (-1, 0.0)
+    """When the last snapshot was taken."""
+
+    def __post_init__(self) -> None:
+        if self.folder is not None:
+            check_folder(Path(self.folder))
+
+    def take(self, run: Run) -> None:
+        """Look at a solve, if it is time; all processes call after each report."""
+        if run is not self._run:
+            self._begin(run)
+        number = self._past[0] + run.history[-1].iteration
+        if number >= self._next:
+            self._next = max(number + 1, int(number * GROWTH) if number >= EACH else 0)
+            self._take(run)
+
+    def finish(self, run: Run) -> None:
+        """The last iteration is always recorded; another solve may go on from it."""
+        if self._past[0] + run.history[-1].iteration != self._taken[0]:
+            self._take(run)
+        self._run = None
+
+    def _begin(self, run: Run) -> None:
+        """Choose what is shown, by number: every process finds what it owns of it."""
+        self._run, shard = run, run.solver.shard
+        if self._taken[0] >= 0:
+            self._past = self._taken
+        extent = shard.extent
+        steps = [max(1, count // most) for count, most in
+                 ((extent.cameras, CAMERAS), (extent.points, POINTS))]  # fmt: skip
+        self._mine = (
+            np.flatnonzero(shard.camera_order % steps[0] == 0),
+            np.flatnonzero(shard.point_order % steps[1] == 0),
+        )
+        parts = run.comm.collect(_still_part(shard, run.solver.x, *self._mine))
+        if run.comm.rank == 0:
+            still = _put_together(parts, run.fingerprint["name"], self.info)
+            self._order = np.argsort(still.camera_id), np.argsort(still.point_id)
+            if self._still is None:
+                self._still = _sorted(still, *self._order)
+                self._write(STILL, self._still._asdict())
+
+    def _take(self, run: Run) -> None:
+        (i, j), x, entry = self._mine, run.solver.x, run.history[-1]
+        self._taken = self._past[0] + entry.iteration, self._past[1] + entry.seconds
+        taken = run.comm.collect((x.cameras[i, :12], x.points[j]))
+        if run.comm.rank == 0:
+            assert self._still is not None
+            cameras, points = (
+                np.concatenate(part)[order]
+                for part, order in zip(zip(*taken, strict=True), self._order, strict=True)
+            )
+            cameras[:, 9:] -= self._still.origin
+            shot = Snapshot(
+                *self._taken, entry.mean_objective, entry.rms_pixels,
+                cameras.astype(np.float32), (points - self._still.origin).astype(np.float32),
+            )  # fmt: skip
+            self._write(f"iteration-{shot.iteration:08d}.npz", shot._asdict())
+            self._show(self._still, shot)
+
+    def _show(self, still: Still, shot: Snapshot) -> None:
+        for watch in tuple(self.watchers):
+            try:
+                watch(still, shot)
+            except Exception as error:  # a solve must not end because a page did
+                warnings.warn(f"nothing is shown any more: {error}", DabaWarning, stacklevel=2)
+                self.watchers = [other for other in self.watchers if other is not watch]
+
+    def _write(self, name: str, arrays: dict[str, Any]) -> None:
+        if self.folder is None:
+            return
+        stream = io.BytesIO()
+        np.savez(stream, **arrays)
+        try:
+            with writing_folder(self.folder):
+                Path(self.folder).mkdir(exist_ok=True)
+            with open_output(Path(self.folder) / name) as out:
+                out.write(stream.getvalue())
+        except DabaError as error:  # a solve must not end for want of its film
+            warnings.warn(f"nothing is recorded any more: {error}", DabaWarning, stacklevel=2)
+            self.folder = None
+
+
+def _still_part(shard: Any, x: Any, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
+    """What one process knows of the cameras and points that it shows."""
+    devices = np.arange(shard.first, shard.first + shard.num_devices, dtype=np.int32)
+    wide = np.zeros((shard.num_cameras, 2))
+    for obs in (shard.intra, shard.inter):
+        own = obs.camera < shard.num_cameras
+        wide = np.maximum(wide, openings(shard.num_cameras, obs.camera[own], obs.u[own]))
+    if not any(len(obs.camera) for obs in (shard.intra, shard.inter)):
+        wide[:] = 0.5, 0.375  # a solver that keeps its observations elsewhere
+    return {
+        "camera_id": shard.camera_order[i],
+        "camera_device": np.repeat(devices, np.diff(shard.devices.camera_ptr))[i],
+        "wide": wide[i],
+        "point_id": shard.point_order[j],
+        "point_device": np.repeat(devices, np.diff(shard.devices.point_ptr))[j],
+        "centers": x.cameras[i, 9:12],
+    }
+
+
+def _put_together(parts: list[dict[str, np.ndarray]], name: str, info: dict[str, Any]) -> Still:
+    whole = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    colors = info.get("colors")
+    return Still(
+        name=name,
+        sign=float(info.get("world_sign", 1)),
+        origin=np.median(whole.pop("centers"), axis=0),
+        colors=np.empty((0, 3), np.uint8)
+        if colors is None
+        else np.clip(np.asarray(colors)[whole["point_id"]], 0, 255).astype(np.uint8),
+        **whole,
+    )
+
+
+def _sorted(still: Still, cameras: np.ndarray, points: np.ndarray) -> Still:
+    """By number: who owns what may change from one solve to the next."""
+    return still._replace(
+        camera_id=still.camera_id[cameras],
+        camera_device=still.camera_device[cameras],
+        wide=still.wide[cameras],
+        point_id=still.point_id[points],
+        point_device=still.point_device[points],
+        colors=still.colors[points] if len(still.colors) else still.colors,
+    )
+
+
+def check_folder(folder: Path) -> None:
+    """Raise `DabaError` if no recording can be begun there."""
+    if folder.exists() and not folder.is_dir():
+        raise DabaError(f"cannot record to {folder}: it is a file, and a recording needs a folder")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise DabaError(f"cannot record to {folder}: it is not empty; choose another folder")
+    if not folder.absolute().parent.is_dir():
+        raise DabaError(
+            f"cannot record to {folder}: the folder {folder.parent} does not exist; create it first"
+        )
+
+
+def is_recording(path: Path) -> bool:
+    return (path / STILL).is_file()
+
+
+def read_recording(folder: PathLike) -> tuple[Still, list[Snapshot]]:
+    """Everything in a folder that `Recorder` has filled."""
+    root = Path(folder)
+    values = _read(root / STILL, Still._fields)
+    values |= {"name": str(values["name"]), "sign": float(values["sign"])}
+    still = Still(**values)
+    shots = []
+    for path in sorted(root.glob("iteration-*.npz")):
+        values = _read(path, Snapshot._fields)
+        numbers = {key: values[key].item() for key in Snapshot._fields[:4]}
+        shot = Snapshot(**{**values, **numbers})
+        expected = (len(still.camera_id), 12), (len(still.point_id), 3)
+        if (shot.cameras.shape, shot.points.shape) != expected:
+            raise DabaError(f"{path} does not belong to {root / STILL}: other cameras or points")
+        shots.append(shot)
+    if not shots:
+        raise DabaError(f"{root}: the recording holds no iteration")
+    return still, shots
+
+
+def _read(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DabaError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            return {name: archive[name] for name in names}
+    except Exception as error:  # zipfile and NumPy fail in many ways on a damaged file
+        raise DabaError(f"{path} is damaged or no part of a recording of daba") from error

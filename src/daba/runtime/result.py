@@ -1,0 +1,306 @@
+"""Result: the solution, how it was reached, and why the solver stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from daba.core.errors import DabaError
+from daba.core.options import Options
+from daba.problem.problem import Problem
+
+if TYPE_CHECKING:
+    from daba.distributed.comm.base import Traffic
+    from daba.distributed.scatter import Sizes
+    from daba.distributed.shard import State
+    from daba.io.store.store import Store
+    from daba.partition.partition import Partition
+    from daba.problem.intrinsics import PixelError
+    from daba.problem.outliers import Dropped
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One line of the history; iteration 0 is the start."""
+
+    iteration: int
+    seconds: float
+    """Since the solve began, setting up included and compiling excluded."""
+    objective: float
+    """F: what is minimised, of observations and priors."""
+    mean_objective: float
+    """F of the observations / K, the paper's mean reprojection error."""
+    rms_pixels: float
+    """√(Σ ω²|e|² / K), a pixel error to first order."""
+    restarts: int = 0
+    """Devices that threw their accelerated step away."""
+    pcg_iterations: int = 0
+    lm_retries: int = 0
+    lm_steps: int = 0
+    """Accepted, of all devices together."""
+    bytes_sent: int = 0
+    """Between processes, by all of them, since the entry before; as all that follows."""
+    compute_seconds: float = 0.0
+    """Mean over processes, as the next two."""
+    waiting_seconds: float = 0.0
+    """For neighbours' variables to arrive."""
+    exchange_seconds: float = 0.0
+    """Packing, sending and unpacking."""
+    prior_objective: float = 0.0
+    """The priors' part of F."""
+
+    def after(self, past: Iteration) -> Iteration:
+        """Counted on from where a solve before has ended."""
+        number, seconds = past.iteration + self.iteration, past.seconds + self.seconds
+        return replace(self, iteration=number, seconds=seconds)
+
+
+@dataclass
+class RankReport:
+    """What one process of a solve did."""
+
+    rank: int
+    devices: Sequence[int]
+    bytes_sent: dict[int, int] = field(default_factory=dict)
+    """To each neighbouring rank."""
+    compute_seconds: float = 0.0
+    waiting_seconds: float = 0.0
+    exchange_seconds: float = 0.0
+    peak_memory: int = 0
+    """Bytes, with the interpreter and its libraries."""
+
+    def add(self, traffic: Traffic, computing: float) -> None:
+        for neighbour, sent in traffic.bytes.items():
+            self.bytes_sent[neighbour] = self.bytes_sent.get(neighbour, 0) + sent
+        self.compute_seconds += max(computing, 0.0)
+        self.waiting_seconds += traffic.waiting
+        self.exchange_seconds += traffic.exchanging
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"devices": list(self.devices)}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `daba.solve` returns."""
+
+    solution: Problem | None
+    """The problem at the solution, where one process holds all of it."""
+    source: Problem | Store | None
+    """What was given to be solved."""
+    options: Options
+    history: list[Iteration]
+    reason: str
+    """Why the solver stopped, in words."""
+    converged: bool
+    """Whether a tolerance was met, rather than a limit."""
+    linear_solver: str
+    sizes: Sizes
+    ranks: list[RankReport] = field(default_factory=list)
+    """What each process did; on rank 0."""
+    local: dict[int, State] = field(default_factory=dict)
+    """What each device of this process has reached."""
+    turned: int = 0
+    """Points that `Options.points_in_front` has brought in front of their cameras."""
+    dropped: Dropped | None = None
+    """What `Options.filter` has taken out; `history` goes on after it."""
+    partition: Partition | None = None
+    """Which device owned what, where one process holds the whole problem."""
+
+    @property
+    def problem(self) -> Problem:
+        """The problem at the solution."""
+        if self.solution is None:
+            raise DabaError(
+                "no process holds the whole solution: write it to a store with `daba.save`, or "
+                "gather it with `daba.gather`"
+            )
+        return self.solution
+
+    @property
+    def start(self) -> Problem:
+        """The problem as it was given."""
+        if not isinstance(self.source, Problem):
+            raise DabaError("no process holds the whole problem")
+        return self.source
+
+    @property
+    def objective(self) -> float:
+        return self.history[-1].objective
+
+    @property
+    def mean_objective(self) -> float:
+        return self.history[-1].mean_objective
+
+    @property
+    def seconds(self) -> float:
+        return self.history[-1].seconds
+
+    @property
+    def inter_share(self) -> float:
+        """Share of observations whose camera and point live on different devices."""
+        return self.sizes.inter_share
+
+    @cached_property
+    def pixel_error(self) -> PixelError:
+        """Pixel error of the solution with the forward model that is written to files."""
+        from daba.problem.intrinsics import pixel_error
+
+        return pixel_error(self.problem)
+
+    @cached_property
+    def start_pixel_error(self) -> PixelError:
+        from daba.problem.intrinsics import pixel_error
+
+        return pixel_error(self.start)
+
+    @property
+    def constraints(self) -> list[str]:
+        """What was asked beside the observations, in words, where a process knows the problem."""
+        from daba.problem.constraints import describe
+
+        return [] if self.solution is None else describe(self.solution.constraints)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The result table, as (what, value) pairs."""
+        p, first, last = self.sizes, self.history[0], self.history[-1]
+        made = last.iteration
+        method = "lm" if self.options.centralized else self.options.method
+        total = [sum(getattr(i, name) for i in self.history) for name in _COUNTED]
+        per = f", {1e3 * (last.seconds - first.seconds) / made:.3g} ms each" if made else ""
+        rows = [
+            (
+                "problem",
+                f"{p.name}: {p.cameras:,} cameras, {p.points:,} points, "
+                f"{p.observations:,} observations",
+            ),
+            ("method", self._method_words(method)),
+            ("F / K", f"{first.mean_objective:.6g} → {last.mean_objective:.6g}"),
+            ("pixel error, rms", self._pixel_words()),
+            *self._constraint_rows(),
+            ("iterations", f"{made} in {last.seconds:.2f} s{per}"),
+            (
+                "linear solver",
+                f"{self.linear_solver}, {total[1]} PCG iterations, {total[2]} retries",
+            ),
+            ("stopped", self.reason),
+        ]
+        if method == "daba":
+            rows.insert(5, ("restarts", f"{total[0]} of {made * self.options.devices} steps"))
+        rows[-1:-1] = self._colmap_rows()
+        if self.turned:
+            rows.insert(-1, ("points turned", f"{self.turned:,}, which lay behind their cameras"))
+        if self.dropped is not None:
+            rows[-1:-1] = self.dropped.rows()
+        if len(self.ranks) > 1:
+            rows.insert(-1, ("processes", self._process_words()))
+        return rows
+
+    def _constraint_rows(self) -> list[tuple[str, str]]:
+        """Nothing for a plain problem."""
+        first, last = self.history[0], self.history[-1]
+        notes = self.constraints
+        rows = [("constraints", "; ".join(notes))] if notes else []
+        if first.prior_objective > 0 or last.prior_objective > 0:
+            was, now = first.prior_objective, last.prior_objective
+            rows.append(("priors, their part of F", f"{was:.6g} → {now:.6g}"))
+        return rows
+
+    def _pixel_words(self) -> str:
+        if self.solution is None:
+            first, last = self.history[0], self.history[-1]
+            return f"{first.rms_pixels:.4g} → {last.rms_pixels:.4g} px (to first order)"
+        return (
+            f"{self.start_pixel_error.rms:.4g} → {self.pixel_error.rms:.4g} px "
+            f"(median {self.pixel_error.median:.3g})"
+        )
+
+    def _colmap_rows(self) -> list[tuple[str, str]]:
+        if (errors := self.colmap_errors) is None:
+            return []
+        words = f"{errors['start_px']:.6g} → {errors['mean_px']:.6g} px"
+        fit = f"rms {errors['fit_rms_px']:.2g}, largest {errors['fit_max_px']:.2g} px"
+        return [("pixel error (COLMAP)", words), ("intrinsics fit", fit)]
+
+    @cached_property
+    def colmap_errors(self) -> dict[str, float] | None:
+        """Of a COLMAP model: its mean reprojection error as COLMAP computes it, at the start and
+        now, and how far its cameras are from the rays that were solved for."""
+        if self.solution is None or "colmap" not in self.solution.info:
+            return None
+        from daba.io.colmap import Solution
+
+        now = Solution(self.solution)
+        return {
+            "start_px": Solution(self.start).mean_error,
+            "mean_px": now.mean_error,
+            "fit_rms_px": now.fit["rms_px"],
+            "fit_max_px": now.fit["max_px"],
+        }
+
+    def _process_words(self) -> str:
+        ranks, made = self.ranks, max(self.history[-1].iteration, 1)
+        total = sum(sum(r.bytes_sent.values()) for r in ranks)
+        busy = [
+            sum(getattr(r, f"{what}_seconds") for r in ranks) / len(ranks)
+            for what in ("compute", "waiting", "exchange")
+        ]
+        return (
+            f"{len(ranks)}; {total / made / 1e6:.4g} MB sent per iteration; mean seconds "
+            f"computing {busy[0]:.3g}, waiting {busy[1]:.3g}, exchanging {busy[2]:.3g}; peak "
+            f"memory {max(r.peak_memory for r in ranks) / 1e6:.0f} MB"
+        )
+
+    def _method_words(self, method: str) -> str:
+        loss = self.options.loss
+        words = f"{method}, loss {loss.name}"
+        if loss.name != "trivial":
+            words += f" ({loss.radius:g} px)"
+        if method != "lm":
+            share = f"{100 * self.inter_share:.1f} % inter observations"
+            words += f", {self.options.devices} devices ({share}), refine {self.options.refine}"
+        return words
+
+    def summary(self) -> str:
+        """The result table as plain text."""
+        rows = self.rows()
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `history.json` holds."""
+        from daba import __version__
+
+        pixels: dict[str, Any] = {}
+        if self.solution is not None:
+            pixels = {
+                "start_pixel_error": asdict(self.start_pixel_error),
+                "pixel_error": asdict(self.pixel_error),
+            }
+            if self.colmap_errors is not None:
+                pixels["colmap"] = self.colmap_errors
+        return {
+            "daba": __version__,
+            "problem": asdict(self.sizes),
+            "options": self.options.to_dict(),
+            "constraints": self.constraints,
+            "iterations": [asdict(i) for i in self.history],
+            "result": {
+                "reason": self.reason,
+                "converged": self.converged,
+                "iterations": self.history[-1].iteration,
+                "seconds": self.seconds,
+                "objective": self.objective,
+                "mean_objective": self.mean_objective,
+                "linear_solver": self.linear_solver,
+                "points_turned": self.turned,
+                "dropped": None if self.dropped is None else self.dropped.to_dict(),
+                **pixels,
+            },
+            "ranks": [rank.to_dict() for rank in self.ranks],
+        }
+
+
+_COUNTED = ("restarts", "pcg_iterations", "lm_retries")

@@ -1,0 +1,198 @@
+"""Copies of shared variables: every device gets its own of each camera (or point) that it sees.
+
+With them all observations are intra, so that layout, shard, kernels and Levenberg–Marquardt serve
+a consensus method unchanged. The owner of a variable, as in DABA, averages its copies: they come
+to it over an exchange of their own, and the mean goes back to x's ghosts as everything else does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from daba.core.types import Bools, Floats
+from daba.distributed.comm.base import Communicator, Exchange
+from daba.distributed.shard import Shard, State, join
+from daba.partition.ordering import Extent, Piece, Records
+from daba.problem.problem import Ints
+
+Block = Literal["cameras", "points"]
+KEPT: dict[Block, Block] = {"cameras": "points", "points": "cameras"}
+"""What stays where it is when cameras, or points, are copied."""
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Which variables the devices here have copies of, and where the copies of our own are."""
+
+    block: Block
+    shard: Shard
+    """The devices with their copies. Its "problem" is x: `camera_order` and `point_order` are the
+    rows of x, ghosts included, that its variables are copies of. Its ghosts are the copies that
+    other processes have of what is owned here."""
+    up: Exchange
+    """Brings these ghosts."""
+    row: np.ndarray
+    """Copies of own variables, in the order of their places."""
+    variable: np.ndarray
+    """The own variable that each of these is a copy of."""
+    siblings: np.ndarray
+    """Copies of each own variable."""
+    shared: Bools
+    """Of each copy here, whether there are others."""
+
+    @property
+    def source(self) -> Ints:
+        """The row of x that each copy here is a copy of."""
+        return self.shard.camera_order if self.block == "cameras" else self.shard.point_order
+
+    def state(self, x: State) -> State:
+        """x as the devices here see it: all copies agree."""
+        return State(x.cameras[self.shard.camera_order], x.points[self.shard.point_order])
+
+    def by_device(self, values: Floats) -> list[Floats]:
+        """Values of the copies of each device here."""
+        ptr = _Side(self.shard, self.block).device_ptr
+        return [values[lo:hi] for lo, hi in zip(ptr[:-1], ptr[1:], strict=True)]
+
+    @property
+    def count(self) -> int:
+        """Own variables."""
+        return len(self.siblings)
+
+    def mean(self, values: Floats, once: bool = False) -> Floats:
+        """Mean over the copies of each own variable, added in the order of places so that it has
+        the same bits on any number of processes; 0 where there are none. `values` are of the
+        copies here; `once` while setting up, when rows may have another length."""
+        ghosts = np.empty((len(_Side(self.shard, self.block).ghosts), values.shape[1]))
+        rows = State(*_pair(self.block, np.concatenate([values, ghosts]), np.empty((0, 1))))
+        if once:
+            self.up.constants(*rows)
+        else:
+            self.up.update(rows, self.block)
+        found = of(rows, self.block)[self.row]
+        total = [np.bincount(self.variable, column, self.count) for column in found.T]
+        return np.stack(total, axis=1) / np.maximum(self.siblings, 1)[:, None]
+
+
+def of(x: State, block: Block) -> Floats:
+    """The cameras or the points of x."""
+    return x.cameras if block == "cameras" else x.points
+
+
+class _Side:
+    """One block of a shard's variables: where they are, and the places of its own numbers."""
+
+    def __init__(self, shard: Shard, block: Block) -> None:
+        cameras = block == "cameras"
+        self.ptr = shard.extent.camera_ptr if cameras else shard.extent.point_ptr
+        self.device_ptr = shard.devices.camera_ptr if cameras else shard.devices.point_ptr
+        self.ghosts = shard.ghost_cameras if cameras else shard.ghost_points
+        self.start, self.stop = self.ptr[shard.first], self.ptr[shard.first + shard.num_devices]
+        self.count = int(self.stop - self.start)
+
+    @property
+    def places(self) -> np.ndarray:
+        return np.concatenate([np.arange(self.start, self.stop), self.ghosts])
+
+
+def make_copies(
+    shard: Shard, x: State, block: Block, comm: Communicator, exchange: Exchange
+) -> Copies:
+    """Device α gets a copy of each camera that sees one of its points, or of each point that one
+    of its cameras sees; it keeps its own points, or cameras. The ghosts in x are known."""
+    kept, side = _Side(shard, KEPT[block]), _Side(shard, block)
+    seen = _observed(shard, block)
+    mine, theirs = (seen.point, seen.camera) if block == "cameras" else (seen.camera, seen.point)
+    # copies are numbered device after device, on each in the order of places
+    device = np.searchsorted(kept.device_ptr, mine, side="right") - 1
+    key, number = np.unique(device * side.ptr[-1] + side.places[theirs], return_inverse=True)
+    source = np.empty(len(key), np.int32)
+    source[number] = theirs
+    ptr = _extent(np.bincount(key // side.ptr[-1], minlength=shard.num_devices), comm)
+    camera, point = _pair(block, number + ptr[shard.first], mine + kept.start)
+    records = Records(camera.astype(np.int32), point.astype(np.int32), seen.u, seen.weight)
+    extent = Extent(*_pair(block, ptr, kept.ptr), shard.extent.observations)
+    rows = _pair(block, source, np.arange(kept.count, dtype=np.int32))
+    copied = _join(x, *rows, records, extent, shard)
+    return _with_siblings(copied, block, side, side.places[source], x, comm, exchange)
+
+
+def _with_siblings(
+    shard: Shard,
+    block: Block,
+    side: _Side,
+    places: np.ndarray,
+    x: State,
+    comm: Communicator,
+    exchange: Exchange,
+) -> Copies:
+    """Find the copies of what is owned here. To set up, every process looks at a list of all
+    copies; after that, only neighbours talk."""
+    everywhere = comm.collect(places)
+    copy_of = comm.broadcast(np.concatenate(everywhere) if comm.rank == 0 else None)
+    at = np.flatnonzero((copy_of >= side.start) & (copy_of < side.stop))
+    here = _Side(shard, block)
+    away = (at < here.start) | (at >= here.stop)
+    shard = replace(shard, **{f"ghost_{block}": at[away]})
+    variable = copy_of[at] - side.start
+    siblings = np.bincount(variable, minlength=side.count)
+    told = State(np.zeros((len(x.cameras), 1)), np.zeros((len(x.points), 1)))
+    of(told, block)[: side.count, 0] = siblings
+    exchange.constants(*told)
+    source = shard.camera_order if block == "cameras" else shard.point_order
+    return Copies(
+        block=block,
+        shard=shard,
+        up=comm.exchange(shard, exchange.neighbours),
+        row=np.where(away, here.count + np.searchsorted(at[away], at), at - here.start),
+        variable=variable,
+        siblings=siblings,
+        shared=of(told, block)[source, 0] > 1,
+    )
+
+
+def _observed(shard: Shard, block: Block) -> Records:
+    """Observations whose kept end is owned here, in this process's numbers."""
+    n = len(shard.inter.point)
+    chosen = slice(shard.inter.point_ptr[-1]) if block == "cameras" else shard.inter.camera_obs
+    inter = Records(*shard.inter[:4]).take(chosen if n else slice(0))
+    return Records.concatenate([Records(*shard.intra[:4]), inter])
+
+
+def _extent(counts: np.ndarray, comm: Communicator) -> np.ndarray:
+    """Where each device's copies begin, given how many the devices here have."""
+    everywhere = comm.gather(counts[:, None].astype(np.float64))[:, 0]
+    return np.concatenate([[0], np.cumsum(everywhere)]).astype(np.int64)
+
+
+def _join(
+    x: State,
+    camera_rows: Ints,
+    point_rows: Ints,
+    records: Records,
+    extent: Extent,
+    shard: Shard,
+) -> Shard:
+    """The devices with the given rows of x and only intra observations."""
+    records = records.take(np.lexsort((records.camera, records.point)))
+    last = shard.first + shard.num_devices
+    cameras = extent.camera_ptr[shard.first : last + 1] - extent.camera_ptr[shard.first]
+    points = extent.point_ptr[shard.first : last + 1] - extent.point_ptr[shard.first]
+    cuts = np.searchsorted(records.point, extent.point_ptr[shard.first : last + 1])
+    pieces = []
+    for a in range(shard.num_devices):
+        camera_id = camera_rows[cameras[a] : cameras[a + 1]]
+        point_id = point_rows[points[a] : points[a + 1]]
+        intra, none = records.take(slice(cuts[a], cuts[a + 1])), records.take(slice(0))
+        pieces.append(
+            Piece(camera_id, point_id, x.cameras[camera_id], x.points[point_id], intra, none, none)
+        )
+    return join(pieces, shard.first, extent)
+
+
+def _pair(block: Block, copied: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cameras' before points'."""
+    return (copied, kept) if block == "cameras" else (kept, copied)

@@ -1,0 +1,171 @@
+"""The plan of a direct solution: order of cameras, tiles of S that fill, levels of the tree."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from daba.backends.cpu.kernels.cholesky import count_pairs, mark_pairs
+from daba.core.sorting import stable_order
+from daba.core.types import Bools, Devices, Int32, Int64, Observations
+
+TILE = 8
+"""Cameras on the side of a tile: 72 rows, large enough for BLAS, small enough to skip zeros."""
+
+PIECES = 32
+"""Pieces of work in forming S; many for many threads, few for what is read to be used again."""
+
+
+class Plan(NamedTuple):
+    """Where every block of S goes, and in which order tiles are factored."""
+
+    size: int
+    place: Int32
+    """Row of each camera, counted in cameras."""
+    camera_at: Int32
+    """Camera at each row, −1 for padding."""
+    device: Int32
+    piece_ptr: Int64
+    piece_obs: Int32
+    """Observations in pieces of about equal cost, each of some cameras, in the order of points."""
+    tile: Int32
+    """Index of tile (i, j), −1 where S and its factor are zero, (N, N)."""
+    tile_device: Int32
+    level_ptr: Int64
+    level_row: Int32
+    level_col: Int32
+    row_ptr: Int64
+    row_col: Int32
+    """Columns k < j of the nonzero tiles of row j."""
+
+
+class Cost(NamedTuple):
+    """What forming, factoring and storing S takes."""
+
+    pairs: float
+    """Pairs of observations of one point, each of which adds a block."""
+    factor_flops: float
+    bytes: float
+
+
+def make_plan(obs: Observations, devices: Devices, largest: int) -> tuple[Plan, Cost]:
+    """Choose, per device, the order of cameras whose factor fills least, and lay out the tiles.
+
+    `largest` is the number of cameras of the largest device, here or elsewhere.
+    """
+    C = int(devices.camera_ptr[-1])
+    adjacent = np.zeros((C, C), dtype=bool)
+    mark_pairs(obs, adjacent)
+    sizes = np.diff(devices.camera_ptr)
+    size = min(TILE, largest)
+    rows, structures, owners = [], [], []
+    for device, (lo, hi) in enumerate(
+        zip(devices.camera_ptr[:-1], devices.camera_ptr[1:], strict=True)
+    ):
+        order, filled = _best_order(adjacent[lo:hi, lo:hi], size)
+        padded = np.full(len(filled) * size, -1, np.int32)
+        padded[: hi - lo] = lo + order
+        rows.append(padded)
+        structures.append(filled)
+        owners.append(np.full(len(filled), device, np.int32))
+    camera_at = np.concatenate(rows)
+    place = np.empty(C, np.int32)
+    used = np.flatnonzero(camera_at >= 0)
+    place[camera_at[used]] = used
+    tile_owner = np.concatenate(owners)
+    N = len(tile_owner)
+    filled = np.zeros((N, N), dtype=bool)
+    at = 0
+    for block in structures:
+        filled[at : at + len(block), at : at + len(block)] = block
+        at += len(block)
+    i, j = np.nonzero(filled)
+    tile = np.full((N, N), -1, np.int32)
+    tile[i, j] = np.arange(len(i), dtype=np.int32)
+    level = _levels(filled)
+    by_level = np.lexsort((i, j, level[j]))
+    below = i > j
+    pairs = np.zeros(C, np.int64)
+    count_pairs(obs, place, pairs)
+    piece_ptr, piece_obs = _pieces(obs, np.where(camera_at >= 0, pairs[camera_at], 0), place)
+    plan = Plan(
+        size=size,
+        place=place,
+        camera_at=camera_at,
+        device=np.repeat(np.arange(len(sizes)), sizes).astype(np.int32),
+        piece_ptr=piece_ptr,
+        piece_obs=piece_obs,
+        tile=tile,
+        tile_device=tile_owner[j],
+        level_ptr=_counts_to_ptr(np.bincount(level[j])),
+        level_row=i[by_level].astype(np.int32),
+        level_col=j[by_level].astype(np.int32),
+        row_ptr=_counts_to_ptr(np.bincount(i[below], minlength=N)),
+        row_col=j[below].astype(np.int32),
+    )
+    return plan, Cost(
+        float(pairs.sum()), _factor_flops(filled, 9 * size), 16.5 * (9 * size) ** 2 * len(i)
+    )
+
+
+def _best_order(adjacent: Bools, size: int) -> tuple[np.ndarray, Bools]:
+    """The order among natural, reverse Cuthill–McKee and nested dissection with least work."""
+    n = len(adjacent)
+    candidates = [np.arange(n)]
+    if n > size and adjacent.mean() < 0.7:
+        import pymetis
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+        graph = csr_array(adjacent & ~np.eye(n, dtype=bool))
+        candidates.append(reverse_cuthill_mckee(graph, symmetric_mode=True))
+        if graph.nnz:
+            _, inverse = pymetis.nested_dissection(
+                pymetis.CSRAdjacency(graph.indptr.tolist(), graph.indices.tolist())
+            )
+            candidates.append(np.argsort(inverse))
+    filled = [_fill(adjacent[np.ix_(order, order)], size) for order in candidates]
+    best = min(range(len(filled)), key=lambda c: _factor_flops(filled[c], 9 * size))
+    return candidates[best], filled[best]
+
+
+def _fill(adjacent: Bools, size: int) -> Bools:
+    """Lower triangle of nonzero tiles of the Cholesky factor."""
+    n = -(-len(adjacent) // size)
+    padded = np.zeros((n * size, n * size), dtype=bool)
+    padded[: len(adjacent), : len(adjacent)] = adjacent
+    tiles = padded.reshape(n, size, n, size).any(axis=(1, 3)) | np.eye(n, dtype=bool)
+    for k in range(n):
+        rows = k + 1 + np.flatnonzero(tiles[k + 1 :, k])
+        tiles[np.ix_(rows, rows)] = True
+    return np.tril(tiles)
+
+
+def _factor_flops(filled: Bools, side: int) -> float:
+    column = filled.sum(axis=0)
+    return float((column * (column + 1) / 2).sum()) * 2.0 * side**3
+
+
+def _levels(filled: Bools) -> np.ndarray:
+    """Height of each tile column in the elimination tree."""
+    n = len(filled)
+    level = np.zeros(n, np.int64)
+    for k in range(n):
+        below = np.flatnonzero(filled[k + 1 :, k])
+        if len(below):
+            parent = k + 1 + below[0]
+            level[parent] = max(level[parent], level[k] + 1)
+    return level
+
+
+def _pieces(obs: Observations, cost: np.ndarray, place: Int32) -> tuple[Int64, Int32]:
+    """Cut the rows into runs of about equal cost and sort observations by them."""
+    done = np.cumsum(cost) - 0.5 * cost
+    piece = (done * (PIECES / max(cost.sum(), 1))).astype(np.int64)[place][obs.camera]
+    order = stable_order(piece, PIECES).astype(np.int32)
+    return _counts_to_ptr(np.bincount(piece, minlength=PIECES)), order
+
+
+def _counts_to_ptr(counts: np.ndarray) -> Any:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -1,0 +1,61 @@
+"""Memory of a device and bytes of an iteration (Fig. 4), as a table."""
+
+from __future__ import annotations
+
+from daba.tools.bench.cases import ALL_DEVICES
+from daba.tools.bench.results import Results
+from daba.tools.report.tables import Cell, Entry, Table, size
+
+SHOWN = ("daba", "daba-sweep", "admm", "dr")
+MOST = 1.5
+"""Memory of the methods should be within this factor of each other."""
+
+
+def resources_table(results: Results) -> Table:
+    rows: list[list[Entry]] = []
+    for problem in results.problems:
+        for devices in ALL_DEVICES:
+            told = results.footprint(problem, devices)
+            if told is None:
+                continue
+            plain = told["daba"]
+            row: list[Entry] = [results.label(problem), str(devices)]
+            row += [size(told[name]["memory"]) for name in ("daba", "admm", "dr")]
+            row += [size(told[name]["bytes"]) for name in SHOWN]
+            ratio = told["admm"]["memory"] / plain["memory"]
+            row.append(f"{ratio:.2f}")
+            less = told["admm"]["bytes"] < plain["bytes"]
+            share = told["admm"]["bytes"] / plain["bytes"] if plain["bytes"] else None
+            row.append(Cell("–" if share is None else f"{share:.2f}", better=less))
+            rows.append(row)
+    return Table(
+        title="Memory per device and communication per iteration (Fig. 4)",
+        about="Most memory of any device, without the interpreter and its libraries, and bytes "
+        "sent by all devices in an iteration, one process each. Both are predicted from the "
+        "partition; for DABA the tests compare it with what MPI runs report. Refinement needs "
+        "no more memory.",
+        head=["problem", "devices", "memory DABA", "ADMM", "DR", "bytes DABA", "DABA sweep", "ADMM",
+              "DR", "memory ADMM / DABA", "bytes ADMM / DABA"],
+        rows=rows,
+        notes=[words] if (words := resource_words(results)) else [],
+    )  # fmt: skip
+
+
+def resource_words(results: Results) -> str:
+    """How ADMM compares with DABA, over all problems and devices."""
+    told = [
+        found
+        for problem in results.problems
+        for devices in results.devices
+        if (found := results.footprint(problem, devices)) is not None
+    ]
+    if not told:
+        return ""
+    less = sum(t["admm"]["bytes"] < t["daba"]["bytes"] for t in told)
+    ratios = [t["admm"]["memory"] / t["daba"]["memory"] for t in told]
+    within = sum(1 / MOST <= r <= MOST for r in ratios)
+    return (
+        f"ADMM sends fewer bytes per iteration than DABA on {less} of {len(told)} problem × "
+        f"devices; its memory is {min(ratios):.2f} to {max(ratios):.2f} times DABA's, within "
+        f"{MOST}× on {within} of {len(told)}."
+    )

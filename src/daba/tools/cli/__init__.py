@@ -1,0 +1,143 @@
+"""The command `daba`: finds the command asked for, runs it, and turns errors into exit codes.
+
+Each command is a module here with `run(argv) -> exit code`, imported only when it is asked for.
+
+    0  done        2  bad input or an impossible request, said in one line on stderr
+    1  a bug       130  interrupted; a solve has written what it reached
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+
+from daba.core.errors import DabaError, DabaWarning
+from daba.distributed.comm.launcher import abort_others, launched_rank
+
+PATIENCE = 2.0
+"""Seconds for which another rank leaves it to rank 0 to tell of an error they share."""
+
+COMMANDS = {
+    "solve": "Solve a problem and write the solution.",
+    "info": "Count, measure and check a problem before solving it.",
+    "partition": "Show how a problem would be shared between devices.",
+    "convert": "Read a problem in one format and write it in another.",
+    "synth": "Make a synthetic scene with known truth.",
+    "download": "Fetch a problem of the BAL collection, or list them.",
+    "view": "Look at a problem, a solution or a recorded solve in the browser.",
+    "report": "Make a page that shows how solves went.",
+    "bench": "Compare methods as the paper does, and write a report.",
+}
+
+EXAMPLES = """\
+  daba synth city.txt --cameras 100 --points 10000
+  daba info city.txt
+  daba solve city.txt --devices 8 --output solution.txt --plot convergence.png
+  daba convert solution.txt solution.ply --intrinsics standard"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None and (launched_rank() or 0) > 0:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - under MPI rank 0 talks
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DabaWarning)
+        warnings.showwarning = _show_warning
+        try:
+            code = _dispatch(arguments)
+            sys.stdout.flush()  # here, where a closed pipe can still be handled
+            return code
+        except DabaError as error:
+            return _fail(str(error), 2)
+        except KeyboardInterrupt:
+            return _fail("interrupted", 130)
+        except BrokenPipeError:
+            return _closed_pipe()
+        except MemoryError:
+            return _fail("not enough memory", 1)
+        except SystemExit as stop:  # tyro's way out of --help and of flags it does not know
+            if stop.code and launched_rank():
+                time.sleep(PATIENCE)
+            return stop.code if isinstance(stop.code, int) else 0
+        except Exception:
+            import traceback
+
+            traceback.print_exc()
+            return _fail("this is a bug in daba; please report it with the lines above", 1)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_help())
+        return 0
+    if arguments[0] in ("--version", "version"):
+        from daba import __version__
+
+        print(f"daba {__version__}")
+        return 0
+    name, *rest = arguments
+    if name not in COMMANDS:
+        near = get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"the commands are {', '.join(COMMANDS)}"
+        raise DabaError(f"there is no command '{name}'; {hint}")
+    try:
+        command = import_module(f"daba.tools.cli.{name}")
+    except ModuleNotFoundError as error:
+        if error.name not in ("tyro", "rich"):
+            raise
+        raise DabaError(
+            f"the command line needs {error.name}: pip install {error.name}; from Python, "
+            "daba.solve works without"
+        ) from error
+    return int(command.run(rest))
+
+
+def _help() -> str:
+    from daba import __version__
+
+    commands = "\n".join(f"  {name:<11}{what}" for name, what in COMMANDS.items())
+    return (
+        f"daba {__version__}: decentralized and accelerated bundle adjustment\n\n"
+        "usage: daba COMMAND ... [--help]\n\n"
+        f"commands:\n{commands}\n"
+        f"  {'version':<11}Print the version.\n\n"
+        "Every command explains itself: daba solve --help\n\n"
+        f"examples:\n{EXAMPLES}\n\n"
+        "files: BAL (.txt or .bal) and Bundler (.out), also with .bz2 or .gz, folders with COLMAP\n"
+        "models, daba's own .npz and stores, and .ply to look at"
+    )
+
+
+def _fail(message: str, code: int) -> int:
+    """Say what went wrong. Under MPI the whole job ends; what all ranks find, rank 0 says."""
+    rank = launched_rank()
+    if rank:
+        time.sleep(PATIENCE)
+    try:
+        where = "" if not rank else f" on rank {rank}"
+        print(f"daba: error{where}: {message}", file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        _closed_pipe()
+    abort_others(code)
+    return code
+
+
+def _closed_pipe() -> int:
+    """Whoever read our output has gone, as in `daba info x | head`: leave in silence."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            # or Python would complain when it flushes again at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return 141
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"daba: warning: {message}", file=sys.stderr)

@@ -1,0 +1,122 @@
+"""`daba bench`: the paper's evaluation on given problems."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from daba.core.errors import DabaError
+from daba.runtime.backend import why_no_gpu
+from daba.tools.bench.cases import DEVICES, FULL, LOSSES, Backend, make_cases
+from daba.tools.bench.folder import Folder
+from daba.tools.bench.methods import METHODS
+from daba.tools.bench.problems import SCENES, find_problems
+from daba.tools.cli.arguments import Quiet, parse
+
+REDUCED = 40
+"""Iterations of the decentralized methods, unless more are asked for …"""
+SECONDS = 3.0
+"""… and the time that a run may then take: some rounds of ADMM and DR are long."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Compare methods on problems, as the paper does, and write tables, figures and a report.
+
+    Every run leaves a file in the output folder; the same command goes on where it was stopped,
+    and runs only what is missing; started twice, the two share the work.
+    Without problems, two synthetic scenes are solved.
+    Ceres takes part if benchmarks/ceres is built, pycolmap if it is installed.
+
+    examples:
+      daba bench
+      daba bench ladybug.txt.bz2 city:100:10000 --output results
+      daba bench *.txt.bz2 --full --losses trivial
+      daba bench ladybug.txt.bz2 --methods daba admm dr ceres --devices 8 --iterations 200
+    """
+
+    problems: Annotated[
+        tuple[str, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(name="PROBLEM", metavar="PROBLEM...", help_behavior_hint=""),
+    ] = ()
+    """Files, and synthetic scenes as SCENE:CAMERAS:POINTS."""
+    output: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("bench")
+    """Folder for results, tables, figures and the report."""
+    methods: Annotated[tuple[str, ...], tyro.conf.arg(help_behavior_hint="")] = ()
+    """Which to compare: daba (as in the paper), daba-points, daba-sweep, duba, admm, dr, lm, ceres,
+    pycolmap; by default all that can be run here."""
+    devices: tuple[int, ...] = DEVICES
+    """Numbers of devices."""
+    losses: tuple[str, ...] = LOSSES
+    """trivial, huber (32 pixels), or both."""
+    iterations: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
+    """Of the decentralized methods (default: 40, and at most 3 seconds a run). Centralized ones
+    make 40, as in the paper."""
+    full: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    """As many iterations as in the paper, 1000."""
+    max_seconds: Annotated[float | None, tyro.conf.arg(metavar="S", help_behavior_hint="")] = None
+    """Stop each run after so long, centralized ones after five times that; the report says so."""
+    threads: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
+    """Threads of every method; all by default."""
+    backend: Backend = "cpu"
+    """gpu runs DABA, DUBA and lm on the GPU, and the others on the CPU. The report takes runs of
+    the other backend where those asked for are missing, and says so."""
+    reference: Literal["paper", "best"] = "paper"
+    """F_ref: paper, the lowest of Ceres (without it, of lm); best, the lowest of all runs."""
+    retry: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    """Run again what failed."""
+    report_only: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    """Run nothing; report what is there."""
+    quiet: Quiet = False
+
+
+def run(argv: list[str]) -> int:
+    command, _ = parse(Bench, argv)
+    if command.full and command.iterations is not None:
+        raise DabaError("give --full, which is --iterations 1000, or --iterations, but not both")
+    if command.backend == "gpu" and not command.report_only and (missing := why_no_gpu()):
+        raise DabaError(f"no GPU can be used: {missing}; use --backend cpu")
+    reduced = not command.full and command.iterations is None
+    iterations = FULL if command.full else command.iterations or REDUCED
+    limit = SECONDS if reduced and command.max_seconds is None else command.max_seconds
+    cases = make_cases(
+        find_problems(command.problems or SCENES, command.output / "problems"),
+        command.methods or available(),
+        command.devices,
+        command.losses,
+        iterations,
+        command.threads,
+        limit,
+        command.backend,
+    )
+    folder = Folder(command.output / "results")
+    try:
+        if not command.report_only:
+            from daba.tools.bench.runner import run_cases
+
+            run_cases(cases, folder, command.quiet, command.retry)
+    finally:  # on Ctrl-C, too
+        from daba.tools.bench.report import write_report
+
+        results = folder.results(cases)
+        written = write_report(results, command.output, command.reference)
+        if not command.quiet:
+            print("\n".join(str(path) for path in written))
+    if not any(run.done for run in results.runs):
+        why = results.failed[0].error if results.failed else "nothing has been run yet"
+        raise DabaError(f"there is no result to report: {why}")
+    return 0
+
+
+def available() -> tuple[str, ...]:
+    """All methods that can be run here."""
+    from importlib.util import find_spec
+
+    from daba.tools.bench.ceres import find_program
+
+    there = {"ceres": find_program() is not None, "pycolmap": find_spec("pycolmap") is not None}
+    return tuple(name for name in METHODS if there.get(name, True))

@@ -1,0 +1,91 @@
+"""`daba info`: what a problem is like, and what is odd about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from daba.problem.diagnostics import Distribution, Report, inspect
+from daba.tools.cli.arguments import Intrinsics, Json, Rigs, parse
+from daba.tools.cli.console import make_console, numbers_table, pairs_table, to_json
+
+
+@dataclass(frozen=True)
+class Info:
+    """Count, measure and check a problem.
+
+    Shows its size, how long tracks are and how much each camera sees, both error metrics (F / K
+    of the method, and the pixel error other tools report), and anything suspicious.
+
+    examples:
+      daba info problem.txt.bz2
+      daba info solution.txt --intrinsics standard --json
+      daba info sparse/0
+    """
+
+    input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
+    """Problem: BAL (.txt, .bal), Bundler (.out), .npz, or the folder of a COLMAP model or a
+    store."""
+    intrinsics: Intrinsics = "auto"
+    rigs: Rigs = "keep"
+    json: Json = False
+
+
+def run(argv: list[str]) -> int:
+    command, _ = parse(Info, argv)
+    from daba.io import load
+
+    problem = load(command.input, command.intrinsics, rigs=command.rigs)
+    report = inspect(problem)
+    fit = problem.info.get("intrinsics_fit")
+    if command.json:
+        print(to_json(report.to_dict() | {"intrinsics_fit": fit}))
+        return 0
+    console = make_console()
+    console.print(pairs_table(_rows(report, fit)))
+    for what, distribution in (
+        ("observations per point", report.track_length),
+        ("observations per camera", report.camera_degree),
+    ):
+        console.print()
+        console.print(f"{what}: {_in_words(distribution)}")
+        table = numbers_table(list(distribution.histogram))
+        table.add_row(*(f"{count:,}" for count in distribution.histogram.values()))
+        console.print(table)
+    if report.warnings:
+        console.print("suspicious:", style="bold yellow")
+        for warning in report.warnings:
+            console.print(f"  {warning}", markup=False)
+    else:
+        console.print("nothing suspicious", style="green")
+    return 0
+
+
+def _rows(report: Report, fit: dict[str, float] | None) -> list[tuple[str, str]]:
+    error = report.pixel_error
+    rows = [
+        ("problem", report.name),
+        ("cameras", f"{report.cameras:,}"),
+        ("points", f"{report.points:,}"),
+        ("observations", f"{report.observations:,}"),
+        ("F", f"{report.objective:.8g}"),
+        ("F / K", f"{report.mean_objective:.6f}"),
+        (
+            "pixel error",
+            f"rms {error.rms:.4g}, mean {error.mean:.4g}, median {error.median:.4g}; "
+            f"½·mean|r|² {error.half_mean_square:.6g}",
+        ),
+    ]
+    if report.constraints:
+        rows.append(("constraints", "; ".join(report.constraints)))
+    if fit is not None:
+        words = ", ".join(f"{key.replace('_px', '')} {value:.3g}" for key, value in fit.items())
+        rows.append(("intrinsics fit", f"{words} px"))
+    return rows
+
+
+def _in_words(d: Distribution) -> str:
+    return f"{d.min:,} to {d.max:,}, median {d.median:g}, mean {d.mean:.2f}"

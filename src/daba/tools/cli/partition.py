@@ -1,0 +1,150 @@
+"""`daba partition`: how a problem would be shared, and what each iteration would send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import tyro
+
+from daba.core.errors import DabaError
+from daba.io.constraint_options import Asked, constrain
+from daba.io.store.store import Store, write_store
+from daba.partition.memory_model import with_factors
+from daba.partition.ordering import Layout, lay_out
+from daba.partition.partition import make_partition
+from daba.partition.statistics import PartitionStatistics, statistics
+from daba.tools.cli.arguments import Intrinsics, Json, flags_of, parse
+from daba.tools.cli.console import make_console, numbers_table, pairs_table, to_json
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Show how a problem would be shared between devices, or share it out into a store.
+
+    For each device its cameras, points, observations (its own and those shared with a
+    neighbour), the devices it exchanges with, the bytes it sends per iteration (twice that with
+    --refine sweep), and the memory that a process of its own would need.
+    A store is a folder from which each process of a solve reads only what is its own. Writing
+    one takes memory for cameras and points, but not for observations (with --intrinsics
+    standard or with constraints, for all of them).
+
+    examples:
+      daba partition problem.txt.bz2 --devices 8
+      daba partition problem.txt.bz2 --devices 32 --json
+      daba partition problem.txt.bz2 --devices 8 --output problem.daba
+      daba partition problem.daba
+    """
+
+    input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
+    """Problem: BAL (.txt, .bal), Bundler (.out), .npz, or the folder of a COLMAP model or a
+    store."""
+    devices: Annotated[int | None, tyro.conf.arg(metavar="S", help_behavior_hint="")] = None
+    """Number of devices S; a store has its own, and is partitioned anew for any other."""
+    output: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    """Folder to write the store to; by custom its name ends in .daba."""
+    seed: int = 0
+    """Seed of the partition."""
+    intrinsics: Intrinsics = "auto"
+    json: Json = False
+
+
+def run(argv: list[str]) -> int:
+    command, values = parse(
+        Partition, argv, flags_of(Asked), {"constraints": tuple(flags_of(Asked))}
+    )
+    shared = _share(command, Asked(**values))
+    s = shared.statistics
+    if command.json:
+        print(to_json({"problem": shared.name} | s.to_dict()))
+        return 0
+    console = make_console()
+    console.print(_table(s))
+    rows = [
+        ("imbalance", f"{s.imbalance:.3f} (largest device over the mean, by observations)"),
+        ("inter observations", f"{100 * s.inter_share:.2f} % of {shared.observations:,}"),
+        ("boundary cameras", f"{s.boundary_cameras:,} of {sum(s.cameras):,}"),
+        ("boundary points", f"{s.boundary_points:,} of {sum(s.points):,}"),
+        ("sent per iteration", f"{_bytes(sum(s.bytes_sent))} by all devices together"),
+    ]
+    console.print(pairs_table(rows))
+    return 0
+
+
+class _Shared(NamedTuple):
+    """What is shown."""
+
+    name: str
+    observations: int
+    statistics: PartitionStatistics
+
+
+def _share(command: Partition, asked: Asked) -> _Shared:
+    """Write a store, look at one, or only see how the problem would be shared."""
+    from daba.io import load
+    from daba.io.folders import is_store
+
+    store = Store(command.input) if is_store(command.input) else None
+    devices = store.devices if store and command.devices is None else command.devices
+    if devices is None:
+        raise DabaError(f"{command.input}: say for how many devices with --devices S")
+    if command.output is not None and not asked.nothing:
+        problem = constrain(load(command.input, command.intrinsics), asked)
+        partition = make_partition(problem, devices, command.seed)
+        write_store(lay_out(problem, partition), command.output)
+        return _whole(Store(command.output), statistics(problem, partition))
+    if command.output is not None:
+        from daba.io.store.streaming import partition_to_store
+
+        s = partition_to_store(
+            command.input, devices, command.seed, command.output, command.intrinsics
+        )
+        return _whole(Store(command.output), s)
+    if store and store.devices == devices:
+        return _whole(store, store.statistics())
+    problem = load(command.input, command.intrinsics)
+    partition = make_partition(problem, devices, command.seed)
+    layout = lay_out(problem, partition)
+    s = statistics(problem, partition)
+    return _Shared(problem.name, problem.num_observations, _predicted(s, layout))
+
+
+def _whole(store: Store, s: PartitionStatistics) -> _Shared:
+    return _Shared(store.name, store.extent.observations, _predicted(s, store))
+
+
+def _predicted(s: PartitionStatistics, shared: Layout | Store) -> PartitionStatistics:
+    """With the memory of the linear solver that would be chosen."""
+    pieces = (shared.piece(device) for device in range(s.devices))
+    return replace(s, memory=with_factors(s.memory, pieces, shared.extent))
+
+
+def _table(s: PartitionStatistics) -> object:
+    table = numbers_table(
+        [
+            "device",
+            "cameras",
+            "points",
+            "observations",
+            "neighbours",
+            "bytes / iteration",
+            "memory, MB",
+        ]
+    )
+    megabytes = [round(count / 1e6) for count in s.memory]
+    columns = (s.cameras, s.points, s.observations, s.neighbours, s.bytes_sent, megabytes)
+    for device, row in enumerate(zip(*columns, strict=True)):
+        table.add_row(str(device), *(f"{value:,}" for value in row))
+    table.add_section()
+    total = [f"{sum(column):,}" for column in columns]
+    total[3] = f"{sum(s.neighbours) / s.devices:.1f} mean"
+    table.add_row("all", *total, style="bold")
+    return table
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} bytes"

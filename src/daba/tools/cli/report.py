@@ -1,0 +1,63 @@
+"""`daba report`: one page about one or more solves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from daba.core.errors import DabaError
+from daba.tools.cli.arguments import Quiet, parse
+from daba.tools.cli.outputs import check_target
+
+
+@dataclass(frozen=True)
+class Report:
+    """Make one HTML page of what daba solve --history has written.
+
+    The page shows the problem and how it was shared, convergence, restarts, communication and
+    memory, pixel errors before and after, the worst cameras, options and versions. It needs
+    nothing but itself: send it, or open it in any browser. Several runs stand side by side.
+
+    examples:
+      daba solve city.txt --devices 8 --history eight.json
+      daba report eight.json
+      daba solve city.txt --history one.json
+      daba report one.json eight.json --output both.html
+      daba report one.json eight.json --names alone shared
+    """
+
+    runs: Annotated[
+        tuple[Path, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(name="RUN.json", metavar="RUN.json..."),
+    ]
+    """Histories, as daba solve --history writes them."""
+    output: Annotated[Path, tyro.conf.arg(metavar="PAGE.html")] = Path("report.html")
+    """Where to write the page."""
+    names: Annotated[tuple[str, ...], tyro.conf.arg(help_behavior_hint="")] = ()
+    """What the runs are called on the page, in their order; by default method and devices, or the
+    names of the files."""
+    quiet: Quiet = False
+
+
+def run(argv: list[str]) -> int:
+    command, _ = parse(Report, argv)
+    if not command.runs:
+        raise DabaError("nothing to report: give one or more histories of daba solve --history")
+    if command.names and len(command.names) != len(command.runs):
+        raise DabaError(f"{len(command.names)} names for {len(command.runs)} runs: name each once")
+    check_target(command.output)
+    if command.output.resolve() in [path.resolve() for path in command.runs]:
+        raise DabaError(f"{command.output} is a run to be read; write the page somewhere else")
+
+    from daba.tools.report.run_report import write_report
+    from daba.tools.report.runs import read_run
+
+    runs = [read_run(path) for path in command.runs]
+    write_report(runs, command.output, command.names or None)
+    if not command.quiet:
+        print(command.output)
+    return 0

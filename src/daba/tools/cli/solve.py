@@ -1,0 +1,319 @@
+"""`daba solve`: read, solve with live progress, write what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import tyro
+
+from daba.core.errors import DabaError
+from daba.core.losses import LOSSES, make_loss
+from daba.core.options import Options
+from daba.io.constraint_options import Asked, constrain
+from daba.io.store.store import Store
+from daba.runtime.checkpoint import Checkpoints
+from daba.runtime.signals import REASONS
+from daba.tools.cli.arguments import Flag, Intrinsics, Kind, Overwrite, Quiet, Rigs, flags_of, parse
+from daba.tools.cli.console import make_console, pairs_table, to_json
+from daba.tools.cli.outputs import check_problem_target, check_target
+from daba.tools.cli.watching import make_recorder, stay
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from daba.distributed.comm.base import Communicator
+    from daba.problem.problem import Problem
+    from daba.runtime.result import Result
+
+EXIT_CODES = {reason: 128 + number for number, reason in REASONS.items()}
+"""As a shell reports a process that a signal has ended, though here everything is in order."""
+
+GROUPS = {
+    "method": (
+        "method", "devices", "iterations", "loss", "loss_radius", "filter",
+        "points_in_front", "refine", "backend", "precision", "threads", "seed",
+    ),
+    "constraints": (
+        "fix", "share_intrinsics", "position_priors", "control_points", "intrinsics_prior",
+        "prior_loss", "prior_radius", "align",
+    ),
+    "stopping": (
+        "function_tolerance", "gradient_tolerance", "patience", "max_seconds", "report_every",
+        "check",
+    ),
+    "surrogate and restart": (
+        "xi", "split", "eta", "eta_growth", "restart_ratio", "momentum_clip", "momentum_reset",
+    ),
+    "consensus": ("penalty", "metric", "relaxation", "inner_steps"),
+    "linear solver": ("linear_solver", "pcg_forcing", "pcg_residual", "pcg_iterations"),
+    "trust region": ("lm_radius", "lm_tries", "lm_gain"),
+}  # fmt: skip
+LOSS_FLAGS = (
+    Flag("loss", Literal[tuple(LOSSES)], "trivial", "Robust loss; trivial is least squares."),
+    Flag("loss_radius", float, 32.0, "Where the loss turns robust, in pixels."),
+)
+
+
+@dataclass(frozen=True)
+class Solve:
+    """Solve a bundle adjustment problem and write the solution.
+
+    With --devices S the problem is shared by S devices that only exchange what lies on their
+    boundary; with one device it is solved by Levenberg–Marquardt. Ctrl-C stops early and still
+    writes everything asked for. Under mpiexec the devices are dealt to the processes; of a store
+    (see daba partition --output) each process reads only its own part.
+
+    examples:
+      daba solve problem.txt.bz2 --output solution.txt
+      daba solve problem.txt.bz2 --devices 8 --iterations 200 --loss huber --loss-radius 32
+      daba solve problem.npz --share-intrinsics all --fix gauge --output solution.npz
+      daba solve problem.npz --position-priors gnss.csv --prior-loss huber --output solution.npz
+      daba solve problem.txt.bz2 --devices 8 --output solution.txt --output solution.ply \\
+          --history history.json --plot convergence.png
+      daba solve sparse/0 --output sparse/ba --filter 4
+      daba partition problem.txt.bz2 --devices 8 --output problem.daba
+      mpiexec -n 4 daba solve problem.daba --output solution.daba --checkpoint saved \\
+          --checkpoint-every 10m
+    """
+
+    input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
+    """Problem to solve: BAL (.txt, .bal), Bundler (.out), .npz, or the folder of a COLMAP model or
+    a store."""
+    output: Annotated[
+        tyro.conf.UseAppendAction[tuple[Path, ...]], tyro.conf.arg(metavar="OUT")
+    ] = ()
+    """Where to write the solution: BAL, .npz, .ply or a store (.daba) by suffix; of a COLMAP model
+    also a folder. Give it again for more files."""
+    history: Annotated[Path | None, tyro.conf.arg(metavar="H.json", help_behavior_hint="")] = None
+    """Where to write options, every iteration and the result, as JSON."""
+    plot: Annotated[Path | None, tyro.conf.arg(metavar="P.png", help_behavior_hint="")] = None
+    """Where to draw the convergence: .png, .svg or .pdf."""
+    report: Annotated[Path | None, tyro.conf.arg(metavar="R.html", help_behavior_hint="")] = None
+    """Where to write a page about this solve, as daba report makes it of a history."""
+    checkpoint: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    """Where to keep checkpoints; the two latest stay."""
+    checkpoint_every: Annotated[
+        str | None, tyro.conf.arg(metavar="N|MINUTESm", help_behavior_hint="")
+    ] = None
+    """Save after so many iterations (50) or minutes (10m); at the end and when stopped in any
+    case."""
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    """Go on from the latest checkpoint in DIR, as if the solve had never stopped, on any number
+    of processes."""
+    log: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    """Folder for a log of every process: its own F, times, bytes and memory, at each report."""
+    record: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    """New folder for snapshots of cameras and some points, to be played by daba view DIR."""
+    view: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    """Show the solve in the browser while it runs (pip install 'daba[viewer]'); the address is
+    printed, and the page stays until Ctrl-C."""
+    view_port: int = 8080
+    """Port of that page; if it is taken, the next one that is free."""
+    intrinsics: Intrinsics = "auto"
+    rigs: Rigs = "keep"
+    kind: Kind = "same"
+    overwrite: Overwrite = False
+    quiet: Quiet = False
+
+
+def run(argv: list[str]) -> int:
+    command, values = parse(Solve, argv, solve_flags() | flags_of(Asked), GROUPS)
+    asked = Asked(**{name: values.pop(name) for name in flags_of(Asked)})
+    options = make_options(values)
+    checkpoints = _checkpoints(command)
+    _check_outputs(command)
+
+    from daba.distributed.comm.launcher import communicator
+    from daba.distributed.scatter import options_for
+    from daba.io.folders import is_store
+    from daba.partition.partition import make_partition
+    from daba.runtime.loop import solve
+    from daba.tools.progress import Progress
+
+    comm = communicator()
+    talks = comm.rank == 0
+    problem: Problem | Store | None = None
+    if is_store(command.input):
+        problem = Store(command.input)
+        options = options_for(problem, options)
+        if not asked.nothing:
+            raise DabaError(
+                f"{command.input} is a store, which holds its constraints: give --fix, "
+                "--share-intrinsics and priors to daba partition when it is written"
+            )
+    elif talks:
+        from daba.io import load
+
+        read = load(command.input, command.intrinsics, rigs=command.rigs)
+        problem = constrain(read, asked)
+        _check_shared(command, problem)
+        if not options.centralized and options.devices > problem.num_cameras:
+            make_partition(problem, options.devices)  # says why not, before anything is compiled
+    port = command.view_port if command.view else None
+    recorder = make_recorder(command.record, port, problem, talks, command.quiet)
+    console = _announced(problem) if talks and not command.quiet else None
+    with Progress(console, options.most_iterations, options.max_seconds) as progress:
+        result = solve(
+            problem,
+            options,
+            callback=progress if talks else None,
+            comm=comm,
+            checkpoints=checkpoints,
+            log=command.log,
+            recorder=recorder,
+        )
+    written, errors = _write(command, result, comm)
+    if console is not None:
+        console.print()
+        console.print(pairs_table([*result.rows(), *(("written", str(path)) for path in written)]))
+    comm.barrier()
+    if errors:
+        raise DabaError("\n".join(errors))
+    if result.reason not in EXIT_CODES:
+        stay(recorder, command.quiet)
+    return EXIT_CODES.get(result.reason, 0)
+
+
+def _checkpoints(command: Solve) -> Checkpoints | None:
+    """`--checkpoint`, `--checkpoint-every` and `--resume`, understood."""
+    every: int | None = None
+    minutes: float | None = None
+    if (text := command.checkpoint_every) is not None:
+        try:
+            if text.endswith("m"):
+                minutes = float(text.removesuffix("m"))
+            else:
+                every = int(text)
+        except ValueError:
+            raise DabaError(
+                f"--checkpoint-every takes a number of iterations, such as 50, or of minutes, such "
+                f"as 10m, not '{text}'"
+            ) from None
+    if command.checkpoint is None and command.resume is None and text is None:
+        return None
+    return Checkpoints(command.checkpoint, every, minutes, command.resume)
+
+
+def _announced(problem: Problem | Store | None) -> Console | None:
+    """A console on which the problem and its oddities are told; None if nobody listens."""
+    from daba.problem.diagnostics import inspect
+
+    console = make_console()
+    try:
+        if isinstance(problem, Store):
+            e = problem.extent
+            sizes = e.cameras, e.points, e.observations
+            notes = [f"a store of {e.devices} devices"]
+        else:
+            assert problem is not None
+            sizes = problem.num_cameras, problem.num_points, problem.num_observations
+            report = inspect(problem)
+            notes = [*report.constraints, *report.warnings]
+        console.print(
+            "{}: {:,} cameras, {:,} points, {:,} observations".format(problem.name, *sizes),
+            markup=False,
+        )
+        for note in notes:
+            console.print(f"  note: {note}", markup=False)
+    except BrokenPipeError:  # what is to be written will be
+        return None
+    return console
+
+
+def solve_flags() -> dict[str, Flag]:
+    """Every option of `daba.solve`, with the loss as a name and a radius."""
+    return flags_of(Options, {"loss": LOSS_FLAGS})
+
+
+def make_options(values: dict[str, Any]) -> Options:
+    """`Options` from the values of `solve_flags`."""
+    values = dict(values)
+    loss = make_loss(values.pop("loss"), values.pop("loss_radius"))
+    return Options(**values, loss=loss)
+
+
+def _check_outputs(command: Solve) -> None:
+    """Refuse what cannot be written now rather than after an hour."""
+    for path in command.output:
+        check_problem_target(path, command.input, command.overwrite)
+    for target in (command.history, command.report):
+        if target is not None:
+            check_target(target)
+    if command.plot is not None:
+        from daba.tools.plotting import check_suffix
+
+        check_suffix(command.plot)
+        check_target(command.plot)
+    paths = [*command.output, command.history, command.plot, command.report]
+    known = [path.resolve() for path in paths if path is not None]
+    for path in known:
+        if known.count(path) > 1:
+            raise DabaError(f"{path} is to be written twice; give every file a name of its own")
+
+
+def _check_shared(command: Solve, problem: Problem) -> None:
+    """Images that have one camera in a COLMAP model cannot be written there with several."""
+    from daba.io import target_format
+
+    if "colmap" not in problem.info or problem.shared is not None:
+        return
+    for path in command.output:
+        if target_format(path, True).name == "colmap":
+            raise DabaError(
+                f"cannot write {path}: a COLMAP model has one camera for images that share it, so "
+                "--share-intrinsics none needs another format"
+            )
+
+
+def _write(command: Solve, result: Result, comm: Communicator) -> tuple[list[Path], list[str]]:
+    """Write every file that can be written; returns those, and what went wrong with others. All
+    processes write a store; rank 0 writes the rest, and gathers the solution for that."""
+    from daba.io.files import open_output
+    from daba.io.folders import is_store
+    from daba.runtime.gather import gather, save_store
+    from daba.tools.plotting import convergence
+    from daba.tools.report.overview import record
+
+    written: list[Path] = []
+    errors: list[str] = []
+
+    def attempt(path: Path | None, write: Callable[[Path], object]) -> None:
+        if path is not None:
+            try:
+                write(path)
+                written.append(path)
+            except DabaError as error:
+                errors.append(str(error))
+
+    def write_history(path: Path) -> None:
+        with open_output(path) as out:
+            out.write(to_json(recorded).encode() + b"\n")
+
+    def write_page(path: Path) -> None:
+        from daba.tools.report.run_report import write_report
+
+        write_report([cast("dict[str, Any]", recorded)], path)
+
+    stores = [path for path in command.output if path.suffix == ".daba" or is_store(path)]
+    files = [path for path in command.output if path not in stores]
+    for path in stores:
+        attempt(path, lambda path: save_store(result, path, comm))
+    whole = gather(result, comm) if files else None
+    for path in files if comm.rank == 0 else ():
+        attempt(path, lambda path: _save(command, cast("Problem", whole), path))
+    told = command.history is not None or command.report is not None
+    recorded = record(result, comm) if told else None
+    if comm.rank == 0:
+        attempt(command.history, write_history)
+        attempt(command.report, write_page)
+        attempt(command.plot, lambda path: convergence(result, path))
+    return written, errors if comm.rank == 0 else []
+
+
+def _save(command: Solve, solution: Problem, path: Path) -> None:
+    from daba.io import save
+
+    save(solution, path, kind=command.kind, overwrite=command.overwrite)

@@ -1,0 +1,57 @@
+"""`daba synth`: a scene with known truth, and a start to solve it from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from daba.tools.cli.arguments import Quiet, flags_of, parse
+from daba.tools.cli.outputs import check_problem_target
+from daba.tools.synthetic.options import SceneOptions
+
+GROUPS = {
+    "scene": ("scene", "cameras", "points", "observations", "seed"),
+    "images": ("noise", "outliers", "distortion"),
+    "start": ("rotation_error", "center_error", "point_error", "focal_error", "drift"),
+}
+
+
+@dataclass(frozen=True)
+class Synth:
+    """Make a synthetic scene with known truth, and write the perturbed start to solve it from.
+
+    examples:
+      daba synth city.txt --cameras 100 --points 10000
+      daba synth street.npz --scene street --cameras 500 --points 50000 --truth truth.npz
+      daba synth orbit.txt.bz2 --scene orbit --observations 100000 --outliers 0.02 --seed 3
+    """
+
+    output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="OUT", metavar="OUT")]
+    """What to write: BAL (.txt, .bal), Bundler (.out), .npz, .ply, or a store (.daba)."""
+    truth: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
+    """Where to write the true cameras and points, too."""
+    quiet: Quiet = False
+
+
+def run(argv: list[str]) -> int:
+    command, values = parse(Synth, argv, flags_of(SceneOptions), GROUPS)
+    options = SceneOptions(**values).validated()
+    from daba.io import save
+    from daba.tools.synthetic import generate
+
+    outputs = [command.output] + ([command.truth] if command.truth else [])
+    for path in outputs:
+        check_problem_target(path)
+    scene = generate(options)
+    for path, problem in zip(outputs, (scene.start, scene.truth), strict=False):
+        save(problem, path)
+    if not command.quiet:
+        p = scene.start
+        print(
+            f"{' and '.join(map(str, outputs))}: {options.scene}, {p.num_cameras:,} cameras, "
+            f"{p.num_points:,} points, {p.num_observations:,} observations"
+        )
+    return 0

@@ -1,0 +1,257 @@
+"""Runs as a report takes them: read from history.json, and checked before anything is drawn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from daba.core.errors import DabaError
+from daba.io.files import PathLike
+from daba.problem.problem import Floats, Ints
+from daba.runtime.result import Result
+from daba.tools.report.overview import unpack
+
+COLUMNS = (
+    "iteration", "seconds", "objective", "mean_objective", "rms_pixels", "restarts",
+    "pcg_iterations", "lm_retries", "bytes_sent", "compute_seconds", "waiting_seconds",
+    "exchange_seconds",
+)  # fmt: skip
+
+
+class Process(NamedTuple):
+    """What one process did."""
+
+    rank: int
+    devices: int
+    computing: float
+    waiting: float
+    exchanging: float
+    sent: float
+    """Bytes, to all its neighbours."""
+    neighbours: int
+    memory: float
+    """Bytes, at most."""
+
+
+class Errors(NamedTuple):
+    """Pixel errors at one time."""
+
+    mean: float
+    rms: float
+    counts: np.ndarray
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What is known of the solution beside the history."""
+
+    devices: dict[str, list[int]]
+    edges: Floats
+    start: Errors
+    solution: Errors
+    worst: list[dict[str, Any]]
+    size: Floats
+    """Width and height of the map, in the scene's units."""
+    cameras: tuple[Floats, Ints]
+    points: tuple[Floats, Ints]
+    machine: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One solve."""
+
+    name: str
+    version: str
+    problem: dict[str, Any]
+    options: dict[str, Any]
+    history: dict[str, Floats]
+    """Columns of the iterations, by name."""
+    reason: str
+    linear_solver: str
+    processes: list[Process] = field(default_factory=list)
+    overview: Overview | None = None
+    """None if it was not recorded."""
+
+    @property
+    def made(self) -> int:
+        return int(self.history["iteration"][-1])
+
+    @property
+    def seconds(self) -> float:
+        return float(self.history["seconds"][-1])
+
+    @property
+    def devices(self) -> int:
+        return 1 if self.options["method"] == "lm" else int(self.options["devices"])
+
+    @property
+    def method(self) -> str:
+        return "lm" if self.devices == 1 else str(self.options["method"])
+
+    def ends(self, column: str) -> tuple[float, float]:
+        """First and last value."""
+        return float(self.history[column][0]), float(self.history[column][-1])
+
+    def total(self, column: str) -> int:
+        return int(np.nansum(self.history[column]))
+
+
+def alike(a: Run, b: Run) -> bool:
+    """Whether the two minimise the same function."""
+    names = ("loss", "loss_radius")
+    same = all(a.options.get(name) == b.options.get(name) for name in names)
+    return same and {**a.problem, "inter_share": 0} == {**b.problem, "inter_share": 0}
+
+
+def read_run(path: PathLike) -> dict[str, Any]:
+    """A history.json, as it is; its path is kept for the errors that `make_runs` finds."""
+    try:
+        data = json.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise DabaError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DabaError(f"{path} is not JSON: it is not text") from error
+    except json.JSONDecodeError as error:
+        raise DabaError(f"{path}, line {error.lineno}: not JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise DabaError(f"{path} is not a history of daba") from error
+    return {"path": str(path), "data": data}
+
+
+def make_runs(
+    given: Sequence[Result | Mapping[str, Any]], names: Sequence[str] | None = None
+) -> list[Run]:
+    """Results, what `overview.record` made, and what `read_run` read, named apart."""
+    if not given:
+        raise DabaError("nothing to report: no runs were given")
+    plain, paths = [], []
+    for number, one in enumerate(given):
+        if isinstance(one, Result):
+            from daba.tools.report.overview import record
+
+            plain.append(record(one))
+            paths.append(f"run {number + 1}")
+        elif set(one) == {"path", "data"}:
+            plain.append(one["data"])
+            paths.append(one["path"])
+        else:
+            plain.append(dict(one))
+            paths.append(f"run {number + 1}")
+    runs = [_checked(data, path) for data, path in zip(plain, paths, strict=True)]
+    if names is None:
+        names = _names(runs, paths)
+    return [_renamed(run, name) for run, name in zip(runs, names, strict=True)]
+
+
+def _names(runs: list[Run], paths: list[str]) -> list[str]:
+    """Method and devices, where that tells them apart; else the files' names."""
+    words = [
+        run.method if run.devices == 1 else f"{run.method}, {run.devices} devices" for run in runs
+    ]
+    for choice in (words, [Path(p).stem for p in paths], paths):
+        if len(set(choice)) == len(runs):
+            return choice
+    return [f"{number + 1}: {Path(path).stem}" for number, path in enumerate(paths)]
+
+
+def _renamed(run: Run, name: str) -> Run:
+    return Run(**{**vars(run), "name": name})
+
+
+def _checked(data: Any, path: str) -> Run:
+    try:
+        return _run(data)
+    except KeyError as error:
+        raise DabaError(f"{path} is not a history of daba: {error} is missing") from error
+    except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        raise DabaError(f"{path} is not a history of daba: {error}") from error
+
+
+def _run(data: Any) -> Run:
+    if not isinstance(data, Mapping):
+        raise ValueError("it holds no object")
+    rows, p, options, result = (
+        data[name] for name in ("iterations", "problem", "options", "result")
+    )
+    if not rows:
+        raise ValueError("it has no iterations")
+    history = {name: np.array([_real(row[name]) for row in rows]) for name in COLUMNS}
+    if not np.isfinite(history["iteration"]).all() or not np.isfinite(history["seconds"]).all():
+        raise ValueError("an iteration has no number or no time")
+    sizes = {name: int(p[name]) for name in ("cameras", "points", "observations")}
+    known = dict(options)
+    int(known["devices"]), str(known["method"]), str(known["loss"])
+    return Run(
+        name="",
+        version=str(data["daba"]),
+        problem={"name": str(p["name"]), "inter_share": float(p["inter_share"]), **sizes},
+        options=known,
+        history=history,
+        reason=str(result["reason"]),
+        linear_solver=str(result["linear_solver"]),
+        processes=[_process(rank) for rank in data.get("ranks", [])],
+        overview=None if data.get("overview") is None else _overview(data["overview"]),
+    )
+
+
+def _real(value: Any) -> float:
+    """JSON has no NaN and no infinity: there it is null."""
+    return float("nan") if value is None else float(value)
+
+
+def _process(rank: Mapping[str, Any]) -> Process:
+    return Process(
+        rank=int(rank["rank"]),
+        devices=len(rank["devices"]),
+        computing=_real(rank["compute_seconds"]),
+        waiting=_real(rank["waiting_seconds"]),
+        exchanging=_real(rank["exchange_seconds"]),
+        sent=float(sum(rank["bytes_sent"].values())),
+        neighbours=len(rank["bytes_sent"]),
+        memory=_real(rank["peak_memory"]),
+    )
+
+
+def _overview(data: Mapping[str, Any]) -> Overview:
+    errors, devices, seen = data["errors"], data["devices"], data["map"]
+    edges = np.array(errors["edges"], float)
+    start, solution = (_errors(errors[when], len(edges) + 1) for when in ("start", "solution"))
+    counts = {name: [int(n) for n in devices[name]]
+              for name in ("cameras", "points", "observations", "inter")}  # fmt: skip
+    if len({len(row) for row in counts.values()}) != 1:
+        raise ValueError("its devices have different counts")
+    return Overview(
+        devices=counts,
+        edges=edges,
+        start=start,
+        solution=solution,
+        worst=[_camera(camera) for camera in data["worst_cameras"]],
+        size=np.array(seen["size"], float).reshape(2),
+        cameras=unpack(seen["cameras"]),
+        points=unpack(seen["points"]),
+        machine=dict(data["machine"]),
+    )
+
+
+def _errors(data: Mapping[str, Any], bins: int) -> Errors:
+    counts = np.array(data["counts"], np.int64)
+    if counts.shape != (bins,):
+        raise ValueError(f"a histogram has {len(counts)} counts, not {bins}")
+    return Errors(_real(data["mean"]), _real(data["rms"]), counts)
+
+
+def _camera(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "camera": int(data["camera"]),
+        "image": str(data.get("image", "")),
+        "device": int(data["device"]),
+        "observations": int(data["observations"]),
+        "start": _real(data["start"]),
+        "solution": _real(data["solution"]),
+    }
