@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from places import DATA
 
 try:
     from hypothesis import HealthCheck, settings
@@ -33,7 +34,6 @@ if not Path("/dev/nvidiactl").exists():  # no GPU: Triton's kernels are interpre
 if "OMP_WAIT_POLICY" not in os.environ:  # before Numba starts: threads that wait must not spin
     os.environ.setdefault("GOMP_SPINCOUNT", SPIN)
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 FILES = {
     "ladybug-49": "ladybug-49-7776-pre.txt.bz2",
     "trafalgar-21": "trafalgar-21-11315-pre.txt.bz2",

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from places import HELPERS, ROOT
 
 import daba
 
@@ -17,8 +18,7 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("no GPU here", allow_module_level=True)
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.insert(0, str(ROOT / "benchmarks"))
 from scene import in_strips, landscape  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -114,7 +114,7 @@ def test_too_little_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("refine", ["none", "sweep"])
 def test_processes_that_share_a_gpu(refine: str, tmp_path: Path) -> None:
-    script = Path(__file__).parents[1] / "gpu_process.py"
+    script = HELPERS / "gpu_process.py"
     found = []
     for processes in (1, 2):
         out = tmp_path / f"{processes}.npz"

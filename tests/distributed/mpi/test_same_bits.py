@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from jobs import Job, bits, constrained, needs_mpi, read_history, run_all, scene, side_by_side
+from places import HELPERS
 
 import daba
 from daba.io.store.store import write_store
@@ -23,7 +24,7 @@ pytestmark = [needs_mpi, pytest.mark.usefixtures("compiled")]
 
 ITERATIONS = 6
 SECONDS = 0.3
-OLDER = Path(__file__).with_name("older.py")
+OLDER = HELPERS / "older.py"
 RANKS = (1, 2, 3, 4, 8)
 
 

@@ -22,13 +22,14 @@ from jobs import (
     scene,
     start,
 )
+from places import HELPERS
 
 import daba
 from daba.io.store.store import save
 
 pytestmark = [needs_mpi, pytest.mark.usefixtures("compiled")]
 
-RAISING = Path(__file__).with_name("raising.py")
+RAISING = HELPERS / "raising.py"
 
 
 @pytest.fixture(scope="module")

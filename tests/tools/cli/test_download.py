@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from command_line import names, run
+from web_server import Server, running
 
 import daba
-from web_server import Server, running
 
 Capsys = pytest.CaptureFixture[str]
 FILE = "ladybug-49-7776-pre.txt.bz2"

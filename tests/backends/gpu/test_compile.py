@@ -9,17 +9,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from places import HELPERS, ROOT
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-HERE = Path(__file__).parent
-KERNELS = HERE.parent / "src" / "daba" / "backends" / "gpu" / "kernels"
+KERNELS = ROOT / "src" / "daba" / "backends" / "gpu" / "kernels"
 
 
 def kernels() -> set[str]:
     """Names of all that is launched."""
-    folder = HERE.parent / "src" / "daba" / "backends" / "gpu"
+    folder = ROOT / "src" / "daba" / "backends" / "gpu"
     text = "".join((folder / name).read_text() for name in ("launches.py", "iteration.py"))
     return set(re.findall(r"\b\w+\.(\w+)\[\(", text))
 
@@ -29,7 +29,7 @@ def test_every_kernel_becomes_machine_code(capability: int, precision: str, tmp_
     env = os.environ | {"TRITON_CACHE_DIR": str(tmp_path)}
     env.pop("TRITON_INTERPRET", None)
     run = subprocess.run(
-        [sys.executable, str(HERE / "compile_gpu.py"), str(capability), precision],
+        [sys.executable, str(HELPERS / "compile_gpu.py"), str(capability), precision],
         env=env, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-3000:]

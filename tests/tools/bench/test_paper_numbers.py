@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 
 from daba.tools.bench.paper import paper
 from daba.tools.datasets import find
 
-ROOT = Path(__file__).parents[1]
 PAPER: dict[str, Any] = paper()
 PROBLEMS: dict[str, Any] = PAPER["problems"]
 TEX = ROOT.parent / "shared" / "docs" / "paper.tex"

@@ -28,8 +28,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from daba.tools.cli import main
 from small_machine import SMALL_MACHINE
+
+from daba.tools.cli import main
 
 LANGUAGES = {"bash": "bash", "sh": "bash", "python": "python"}
 COMMANDS = ("daba", "mpiexec", "make", "pip", "python")

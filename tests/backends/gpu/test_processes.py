@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
+from places import HELPERS
 from small_machine import SMALL_MACHINE
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-SCRIPT = Path(__file__).parent / "gpu_process.py"
+SCRIPT = HELPERS / "gpu_process.py"
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
 LAUNCHERS: dict[str, list[str]] = {
     "alone": [sys.executable],

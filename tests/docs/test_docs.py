@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from doc_blocks import Block, blocks, plain_commands, run_block, unfenced_commands
+from places import ROOT
 
 import daba
-from doc_blocks import Block, blocks, plain_commands, run_block, unfenced_commands
 
-ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

@@ -6,9 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from places import ROOT
 
 THREADS = [1, 2, 4]
 RUNS: dict[str, dict[str, object]] = {
@@ -51,7 +51,7 @@ Found = dict[str, list[list[object]]]
 @pytest.fixture(scope="module")
 def found(compiled: None) -> Found:
     """Every run with every number of threads, in a process that may use 4."""
-    source = str(Path(__file__).parents[1] / "src")
+    source = str(ROOT / "src")
     path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "NUMBA_NUM_THREADS": "4", "PYTHONPATH": path}
     done = subprocess.run(

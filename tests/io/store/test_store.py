@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from odd_problems import assert_same, contents, odd_problem, odd_problems
 
 import daba.io
 from daba.core.errors import DabaError
@@ -25,7 +26,6 @@ from daba.partition.ordering import Records, lay_out
 from daba.partition.partition import make_partition
 from daba.partition.statistics import statistics
 from daba.problem.problem import Problem
-from odd_problems import assert_same, contents, odd_problem, odd_problems
 
 PROBLEM = odd_problem(6, 30, 150, 3)
 

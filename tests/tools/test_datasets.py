@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from web_server import Server, running
 
 from daba.core.errors import DabaError
 from daba.tools import datasets
 from daba.tools.datasets import DATASETS, SITE, Dataset, cache_folder, fetch, find
-from web_server import Server, running
 
 TINY = Dataset("ladybug", 2, 2, 4)
 PATH = "/ladybug/problem-2-2-pre.txt.bz2"

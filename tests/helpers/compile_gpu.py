@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 import triton
+from scene_for_gpu import tiny_problem
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
@@ -28,7 +29,6 @@ from daba.backends.gpu.iteration import Iteration
 from daba.backends.gpu.precision import PRECISIONS
 from daba.core.options import Options
 from daba.distributed.shard import make_shard
-from scene_for_gpu import tiny_problem
 
 TYPES = {
     torch.float64: "*fp64",

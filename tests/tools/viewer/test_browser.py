@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-import daba
 from browser import Browser, needs_chromium, wait_until
+
+import daba
 
 pytest.importorskip("viser", reason="no viser here: pip install 'daba[viewer]'")
 from daba.tools.viewer import serve

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from small_machine import SMALL_MACHINE
 
 import daba
 from daba.partition.partition import make_partition
 from daba.problem.priors import Priors, Targets
 from daba.problem.problem import Problem
 from daba.tools.cli import main
-from small_machine import SMALL_MACHINE
 
 LIMIT = 120.0
 """Seconds after which a job is ended: no test may hang."""

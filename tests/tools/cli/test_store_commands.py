@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from command_line import names, run
+from odd_problems import assert_same, contents, odd_problem
 
 import daba.io
 from daba.io.store.store import Store
-from odd_problems import assert_same, contents, odd_problem
 
 Capsys = pytest.CaptureFixture[str]
 PROBLEM = odd_problem(6, 40, 200, 7)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from odd_problems import assert_same, contents, odd_problem, odd_problems
 
 import daba.io
 import daba.io.store.streaming
@@ -24,7 +25,6 @@ from daba.io.store.streaming.buckets import ROW, Buckets, even_bounds
 from daba.partition.partition import make_partition
 from daba.partition.statistics import statistics
 from daba.problem.problem import Problem
-from odd_problems import assert_same, contents, odd_problem, odd_problems
 
 SUFFIXES = [".npz", ".txt", ".txt.bz2", ".bal.gz"]
 

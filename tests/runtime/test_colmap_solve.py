@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent / "io"))
 from colmap_models import mean_error, perturbed, pycolmap, read, synthetic, written
+from places import DATA
 
 import daba
 from daba.io.colmap import Solution
@@ -22,7 +20,7 @@ from daba.tools.cli import main
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
-DATA = Path(__file__).parents[2] / "shared" / "data" / "colmap"
+MODELS = DATA / "colmap"
 
 
 def adjusted_by_colmap(folder: Path, intrinsics: bool = True) -> float:
@@ -212,9 +210,9 @@ def test_filter_refuses() -> None:
 @pytest.mark.parametrize("name", ["cup-362", "pinhole-149"])
 def test_real_models(name: str, tmp_path: Path) -> None:
     """COLMAP's own result, perturbed and adjusted, is as good as it was."""
-    if not (DATA / name).is_dir():
+    if not (MODELS / name).is_dir():
         pytest.skip(f"no {name}: ../shared/data/colmap is not beside this checkout")
-    r = read(DATA / name)
+    r = read(MODELS / name)
     aim = mean_error(r)
     folder = written(perturbed(r, seed=3), tmp_path / "start")
     result = daba.solve(daba.load(folder), method="lm")

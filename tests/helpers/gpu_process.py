@@ -10,13 +10,13 @@ import sys
 from typing import Any
 
 import numpy as np
+from scene_for_gpu import tiny_problem
 
 import daba
 from daba.backends.gpu.solver import GpuSolver
 from daba.core.options import Options
 from daba.distributed.comm.launcher import communicator
 from daba.distributed.scatter import make_setup
-from scene_for_gpu import tiny_problem
 
 
 def main() -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent / "io"))
 from colmap_models import mean_error, perturbed, read, synthetic, written
+from places import ROOT
 
 from daba.tools.cli import main
 
-PAGE = Path(__file__).parents[1] / "docs" / "colmap.md"
+PAGE = ROOT / "docs" / "colmap.md"
 
 
 @pytest.mark.usefixtures("compiled")
