@@ -15,9 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-import daba
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 from browser import Browser
+
+import daba
 
 PORT = 8390
 PATIENCE = 120.0

@@ -127,8 +127,8 @@ def iterations(solver: GpuSolver, count: int) -> None:
         began = time.perf_counter()
         solver.iterate()
         times.append(time.perf_counter() - began)
-        steps += solver.pcg_iterations
-        retries += solver.retries
+        steps += solver.counts.pcg_iterations
+        retries += solver.counts.lm_retries
     peak = torch.cuda.max_memory_allocated()
     print(
         f"  one iteration {1e3 * np.median(times):.3f} ms (mean {1e3 * np.mean(times):.3f}), "

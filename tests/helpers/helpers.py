@@ -20,7 +20,7 @@ from daba.core.options import Options
 from daba.distributed.shard import Shard, State, make_shard
 from daba.partition.partition import Partition, make_partition, partition_from_arrays
 from daba.problem.problem import Floats, Problem, camera_records
-from daba.solver.algorithm import Solver
+from daba.solver.algorithm import Algorithm1
 
 Array = NDArray[np.floating]
 ALL_LOSSES = tuple(sorted(LOSSES))
@@ -117,12 +117,12 @@ def state_of(shard: Shard, problem: Problem) -> State:
     )
 
 
-def make_solver(problem: Problem, **options: Any) -> Solver:
+def make_solver(problem: Problem, **options: Any) -> Algorithm1:
     """A solver on one thread: for small problems on a busy machine waiting costs more."""
     set_threads(1)
     chosen = Options(**options)
     devices = 1 if chosen.centralized else chosen.devices
-    return Solver(make_shard(problem, make_partition(problem, devices, chosen.seed)), chosen)
+    return Algorithm1(make_shard(problem, make_partition(problem, devices, chosen.seed)), chosen)
 
 
 # The paper, straight from its text
@@ -389,11 +389,11 @@ EAGER: dict[str, Any] = {"restart_ratio": 1.0, "eta": 1.0, "eta_growth": 1.0}
 """The strictest restart: no step may end above F."""
 
 
-def now(solver: Solver) -> Problem:
+def now(solver: Algorithm1) -> Problem:
     return solver.shard.to_problem(solver.x)
 
 
-def check_iteration(solver: Solver, first: float) -> int:
+def check_iteration(solver: Algorithm1, first: float) -> int:
     """Iterate once and check Lemma 1 and what follows from it; returns the restarts."""
     metrics, loss = solver.metrics, solver.options.loss
     level, F_before, eta = metrics.F_bar.copy(), metrics.F.copy(), metrics.eta
@@ -414,4 +414,4 @@ def check_iteration(solver: Solver, first: float) -> int:
     assert (new_level <= level + rounding).all()
     assert (new_level + rounding >= F).all()
     assert len(F) == len(F_before) == solver.shard.num_devices
-    return solver.restarts
+    return solver.counts.restarts

@@ -16,7 +16,7 @@ from daba.partition.memory_model import PROGRAM
 from daba.partition.ordering import lay_out
 from daba.partition.partition import make_partition
 from daba.partition.statistics import statistics
-from daba.solver.algorithm import Solver
+from daba.solver.algorithm import Algorithm1
 from daba.solver.consensus import make_solver
 from daba.solver.consensus.copies import Block
 from daba.tools.bench import footprint
@@ -52,7 +52,7 @@ def test_memory_is_what_the_arrays_take(refine: Any) -> None:
             (shard.start.points, layout.point_order, shard.ghost_points, problem.points),
         ):
             array[len(array) - len(ghosts) :] = values[order[ghosts]]
-        solver = Solver(shard, options)
+        solver = Algorithm1(shard, options)
         solver.iterate()
         # one more estimate lives while a step is tried
         seen = {0: solver.x.cameras.nbytes + solver.x.points.nbytes}

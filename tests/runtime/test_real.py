@@ -12,7 +12,7 @@ from daba.core.options import Options
 from daba.distributed.shard import make_shard
 from daba.partition.partition import make_partition
 from daba.problem.problem import Problem
-from daba.solver.algorithm import Solver
+from daba.solver.algorithm import Algorithm1
 from helpers import EAGER, check_iteration
 
 Real = Callable[[str], Problem]
@@ -56,7 +56,7 @@ def test_lemma_1_holds_on_ladybug(
         loss=make_loss(loss, 5.0),
         **(EAGER if strict else {}),
     )
-    solver = Solver(make_shard(problem, make_partition(problem, 8)), options)
+    solver = Algorithm1(make_shard(problem, make_partition(problem, 8)), options)
     first = float(solver.metrics.F_bar.sum())
     restarts = sum(check_iteration(solver, first) for _ in range(30))
     if strict:

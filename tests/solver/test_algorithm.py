@@ -14,7 +14,7 @@ from daba.core.losses import Loss, make_loss
 from daba.core.options import ROUNDS, Options
 from daba.partition.partition import Partition, make_partition
 from daba.problem.problem import Problem
-from daba.solver.algorithm import Solver
+from daba.solver.algorithm import Algorithm1
 from helpers import (
     EAGER,
     check_iteration,
@@ -82,7 +82,7 @@ def test_the_metrics_are_the_papers_sums_over_observations(
     for _ in range(30):
         x, F = now(solver), solver.metrics.F.copy()
         solver.iterate()
-        restarts += solver.restarts
+        restarts += solver.counts.restarts
         new = now(solver)
         E, here, slack = explicit_metrics(new, x, partition, loss, split, xi)
         np.testing.assert_allclose(solver.metrics.E, F + E - here, rtol=1e-9)
@@ -125,7 +125,7 @@ def test_duba_never_raises_the_objective(name: str, refine: str) -> None:
         assert after < problem.objective(loss)
 
 
-def refined(solver: Solver, x: Problem) -> tuple[Problem, np.ndarray]:
+def refined(solver: Algorithm1, x: Problem) -> tuple[Problem, np.ndarray]:
     state = state_of(solver.shard, x)
     change = np.zeros(solver.shard.num_devices)
     for block in ROUNDS[solver.options.refine]:

@@ -15,7 +15,7 @@ from daba.distributed.shard import make_shard
 from daba.partition.partition import Partition, make_partition
 from daba.problem.priors import Priors, Targets
 from daba.problem.problem import Floats, Problem
-from daba.solver.algorithm import Solver
+from daba.solver.algorithm import Algorithm1
 from daba.solver.surrogate import Surrogate
 from daba.solver.trust_region import Levenberg
 from helpers import (
@@ -277,7 +277,7 @@ def test_the_joint_step_is_the_minimum_over_d() -> None:
     problem = shared_by(random_problem(6, cameras=8, points=60), np.arange(8) % 2)
     problem = replace(problem, priors=priors_for(problem))
     partition = random_partition(problem, 3, seed=2)
-    solver = Solver(make_shard(problem, partition), Options(devices=3, method="duba"))
+    solver = Algorithm1(make_shard(problem, partition), Options(devices=3, method="duba"))
     assert solver.sharing is not None
     x = solver.x.copy()
     change = solver.sharing.move(x)

@@ -14,7 +14,7 @@ from daba.distributed.shard import make_shard
 from daba.partition.partition import partition_from_arrays
 from daba.problem import reference
 from daba.problem.problem import Problem
-from daba.solver.algorithm import Solver
+from daba.solver.algorithm import Algorithm1
 from daba.solver.surrogate import Surrogate
 from daba.solver.trust_region import Levenberg
 from helpers import (
@@ -248,7 +248,7 @@ def test_a_solve_judges_radii_unless_cameras_are_refined(
 ) -> None:
     problem = random_problem(3, cameras=6, points=60)
     shard = make_shard(problem, partition_from_arrays(problem, np.array([0, 0, 1, 1, 2, 2])))
-    solver = Solver(shard, Options(devices=3, refine=refine))
+    solver = Algorithm1(shard, Options(devices=3, refine=refine))
     solver.levenberg.limit[:] = limits
     before = solver.metrics.F.copy()
     solver.iterate()

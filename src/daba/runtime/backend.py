@@ -9,12 +9,9 @@ from daba.core.errors import DabaError
 from daba.core.options import Options
 
 if TYPE_CHECKING:
-    from daba.backends.gpu.solver import GpuSolver
     from daba.distributed.comm.base import Communicator
     from daba.distributed.shard import Shard
-    from daba.solver.algorithm import Solver
-    from daba.solver.consensus.consensus import Consensus
-
+    from daba.solver.interface import Solver
 
 CONSTRAINED = "fixed parameters, shared intrinsics and priors are for the CPU only"
 
@@ -23,9 +20,7 @@ class Backend(Protocol):
     def running(self) -> contextlib.AbstractContextManager[Any]:
         """A context for the whole solve."""
 
-    def solver(
-        self, shard: Shard, options: Options, comm: Communicator
-    ) -> Solver | GpuSolver | Consensus:
+    def solver(self, shard: Shard, options: Options, comm: Communicator) -> Solver:
         """The solver of a shard."""
 
 
@@ -51,7 +46,7 @@ class Cpu:
 
         return one_blas_thread()
 
-    def solver(self, shard: Shard, options: Options, comm: Communicator) -> Solver | Consensus:
+    def solver(self, shard: Shard, options: Options, comm: Communicator) -> Solver:
         from daba.solver.consensus import make_solver
 
         return make_solver(shard, options, comm)
@@ -70,7 +65,7 @@ class Gpu:
 
         return torch.cuda.device(self.device)
 
-    def solver(self, shard: Shard, options: Options, comm: Communicator) -> GpuSolver:
+    def solver(self, shard: Shard, options: Options, comm: Communicator) -> Solver:
         from daba.backends.gpu.memory import check_memory
         from daba.backends.gpu.solver import GpuSolver
 

@@ -27,10 +27,8 @@ from daba.io.files import PathLike, open_output, writing_folder
 from daba.runtime.result import Iteration
 
 if TYPE_CHECKING:
-    from daba.backends.gpu.solver import GpuSolver
     from daba.runtime.loop import Run
-    from daba.solver.algorithm import Solver
-    from daba.solver.consensus.consensus import Consensus
+    from daba.solver.interface import Solver
 
 FORMAT, VERSION = "daba checkpoint", 1
 KEPT = 2
@@ -120,9 +118,7 @@ class Checkpoints:
             warnings.warn(text, DabaWarning, stacklevel=2)
         self._saved, self._last = time.perf_counter(), run.iteration
 
-    def restore(
-        self, solver: Solver | GpuSolver | Consensus, fingerprint: dict[str, Any]
-    ) -> dict[str, Any]:
+    def restore(self, solver: Solver, fingerprint: dict[str, Any]) -> dict[str, Any]:
         """Put a fresh solver where the checkpoint left off; returns its manifest."""
         assert self.resume is not None
         folder = latest(Path(self.resume))
@@ -248,7 +244,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 def _check_same(
     folder: Path,
     manifest: dict[str, Any],
-    solver: Solver | GpuSolver | Consensus,
+    solver: Solver,
     fingerprint: dict[str, Any],
 ) -> None:
     """Refuse a checkpoint of another problem, partition or method."""

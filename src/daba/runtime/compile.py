@@ -51,14 +51,14 @@ def compile_kernels() -> None:
 
 def _run_constrained() -> None:
     """What kernels do under constraints is compiled apart, so that nothing costs without them."""
-    from daba.solver.algorithm import Solver
+    from daba.solver.algorithm import Algorithm1
 
     for group in ([0, 0, 1], [0, 1, 0]):  # on one device, and across
         shard = _tiny_shard(np.array(group))
         for linear in ("direct", "pcg"):
             options = replace(Options(devices=2), linear_solver=linear)
             with one_blas_thread():
-                Solver(shard, options).iterate()
+                Algorithm1(shard, options).iterate()
 
 
 def _tiny_shard(shared: np.ndarray | None = None) -> Shard:
@@ -133,7 +133,7 @@ def compile_second_half() -> None:
 
 
 def _run_everything() -> None:
-    from daba.solver.algorithm import Solver
+    from daba.solver.algorithm import Algorithm1
 
     shard = _tiny_shard()
     base = Options(devices=2, restart_ratio=1.0)
@@ -145,4 +145,4 @@ def _run_everything() -> None:
     ]
     for change in changes:
         with one_blas_thread():
-            Solver(shard, replace(base, **change)).iterate()
+            Algorithm1(shard, replace(base, **change)).iterate()

@@ -7,7 +7,7 @@ import math
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import numpy as np
@@ -15,30 +15,22 @@ import numpy as np
 from daba.core.errors import DabaError
 from daba.core.options import Options
 from daba.partition.partition import Partition
-from daba.problem.problem import Problem
+from daba.problem.problem import Floats, Problem
 from daba.runtime.log import write_line
 from daba.runtime.memory import peak_memory
 from daba.runtime.result import Iteration, RankReport, Result
 from daba.runtime.signals import REASONS, Interrupt
+from daba.solver.interface import Counts
 
 if TYPE_CHECKING:
-    from daba.backends.gpu.solver import GpuSolver
     from daba.distributed.comm.base import Communicator
     from daba.io.files import PathLike
     from daba.io.store.store import Store
     from daba.runtime.checkpoint import Checkpoints
     from daba.runtime.recording import Recorder
-    from daba.solver.algorithm import Solver
-    from daba.solver.consensus.consensus import Consensus
+    from daba.solver.interface import Solver
 
 Callback = Callable[[Iteration], Any]
-
-COLUMNS = (
-    "objective", "square", "restarts", "pcg", "retries", "accepted", "sent", "computing", "waiting",
-    "exchanging", "moving", "interrupted", "seconds", "priors",
-)  # fmt: skip
-"""What each device tells the others in a report; what is known by process is in its first row."""
-
 
 ASKED = "the callback asked to stop"
 ENDS = {*REASONS.values(), ASKED}
@@ -128,7 +120,7 @@ class Run:
 
     def __init__(
         self,
-        solver: Solver | GpuSolver | Consensus,
+        solver: Solver,
         fingerprint: dict[str, Any],
         callback: Callback | None,
         checkpoints: Checkpoints | None,
@@ -145,10 +137,10 @@ class Run:
         self.idle = 0
         self.compute = 0.0
         self.totals = RankReport(
-            self.comm.rank, range(solver.shard.first, solver.shard.first + len(solver.all))
+            self.comm.rank, range(solver.shard.first, solver.shard.first + solver.shard.num_devices)
         )
         self.history: list[Iteration] = []
-        self.tally = np.zeros(4)
+        self.counts = Counts()
         self.moving = True
         self.interrupted = 0  # the signal that has reached any of the processes
         if checkpoints is not None and checkpoints.resume is not None:
@@ -191,7 +183,7 @@ class Run:
             solver.check()
         self.iteration += 1
         self.idle = 0 if solver.moved else self.idle + 1
-        self.tally += (solver.restarts, solver.pcg_iterations, solver.retries, solver.accepted)
+        self.counts.add(solver.counts)
         self.compute += time.perf_counter() - began
 
     def report(self) -> None:
@@ -205,28 +197,30 @@ class Run:
         solver = self.solver
         traffic = solver.exchange.take_traffic()
         computing = self.compute - traffic.exchanging - traffic.waiting
-        here = np.zeros((solver.shard.num_devices, len(COLUMNS)))
-        here[:, :2] = solver.intra + solver.inter
-        here[0, 2:6] = self.tally
-        here[0, 6:10] = traffic.sent, max(computing, 0.0), traffic.waiting, traffic.exchanging
-        here[0, 10:12] = self.idle < 2, self.interrupt.number
-        here[:, COLUMNS.index("priors")] = solver.prior_objective
-        if self.comm.rank == 0:
-            here[0, 12] = time.perf_counter() - self.begin
-        rows = self.comm.gather(here)
-        total = dict(zip(COLUMNS, rows.sum(axis=0).tolist(), strict=True))
+        by_device = solver.device_objective()
+        by_process = {
+            **asdict(self.counts),
+            "sent": traffic.sent,
+            "computing": max(computing, 0.0),
+            "waiting": traffic.waiting,
+            "exchanging": traffic.exchanging,
+            "moving": self.idle < 2,
+            "interrupted": self.interrupt.number,
+            "seconds": time.perf_counter() - self.begin if self.comm.rank == 0 else 0.0,
+        }
+        total, largest = _gather(self.comm, by_device._asdict(), by_process)
         self.totals.add(traffic, computing)
         if self.log is not None:
-            own = here[:, 0].sum()
+            own = by_device.F.sum()
             write_line(
                 self.log, self.iteration, own, solver.exchange.neighbours, traffic, computing
             )
-        self.tally[:] = 0.0
         self.compute = 0.0
         K = solver.shard.extent.observations
         self.moving = total["moving"] > 0
-        self.interrupted = int(rows[:, COLUMNS.index("interrupted")].max())
-        F, ranks = total["objective"], self.comm.size
+        self.interrupted = int(largest["interrupted"])
+        F, ranks = total["F"], self.comm.size
+        counts, self.counts = self.counts, Counts()
         return Iteration(
             iteration=self.iteration,
             seconds=total["seconds"],
@@ -234,10 +228,7 @@ class Run:
             prior_objective=total["priors"],
             mean_objective=(F - total["priors"]) / K,
             rms_pixels=math.sqrt(total["square"] / K),
-            restarts=int(total["restarts"]),
-            pcg_iterations=int(total["pcg"]),
-            lm_retries=int(total["retries"]),
-            lm_steps=int(total["accepted"]),
+            **{name: int(total[name]) for name in asdict(counts)},
             bytes_sent=int(total["sent"]),
             compute_seconds=total["computing"] / ranks,
             waiting_seconds=total["waiting"] / ranks,
@@ -299,3 +290,17 @@ class Run:
         """What each process did; on rank 0."""
         self.totals.peak_memory = peak_memory()
         return self.comm.collect(self.totals)
+
+
+def _gather(
+    comm: Communicator, by_device: dict[str, Floats], by_process: dict[str, float]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Sum and maximum over all devices and processes, by name. What is known by process stands in
+    the row of its first device; rows are added in the order of devices, whoever owns them."""
+    own = np.column_stack([*by_device.values()])
+    here = np.hstack([own, np.zeros((len(own), len(by_process)))])
+    here[0, len(by_device) :] = [*by_process.values()]
+    rows = comm.gather(here)
+    names = (*by_device, *by_process)
+    total, largest = rows.sum(axis=0).tolist(), rows.max(axis=0).tolist()
+    return dict(zip(names, total, strict=True)), dict(zip(names, largest, strict=True))

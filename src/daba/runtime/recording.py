@@ -25,6 +25,7 @@ from daba.problem.problem import Floats, Ints
 
 if TYPE_CHECKING:
     from daba.runtime.loop import Run
+    from daba.solver.interface import Solver
 
 CAMERAS, POINTS = 5000, 50_000
 """Most that a snapshot holds, but for rounding."""
@@ -119,7 +120,7 @@ class Recorder:
             np.flatnonzero(shard.camera_order % steps[0] == 0),
             np.flatnonzero(shard.point_order % steps[1] == 0),
         )
-        parts = run.comm.collect(_still_part(shard, run.solver.x, *self._mine))
+        parts = run.comm.collect(_still_part(run.solver, *self._mine))
         if run.comm.rank == 0:
             still = _put_together(parts, run.fingerprint["name"], self.info)
             self._order = np.argsort(still.camera_id), np.argsort(still.point_id)
@@ -128,9 +129,9 @@ class Recorder:
                 self._write(STILL, self._still._asdict())
 
     def _take(self, run: Run) -> None:
-        (i, j), x, entry = self._mine, run.solver.x, run.history[-1]
+        entry = run.history[-1]
         self._taken = self._past[0] + entry.iteration, self._past[1] + entry.seconds
-        taken = run.comm.collect((x.cameras[i, :12], x.points[j]))
+        taken = run.comm.collect(run.solver.view(*self._mine))
         if run.comm.rank == 0:
             assert self._still is not None
             cameras, points = (
@@ -168,8 +169,9 @@ class Recorder:
             self.folder = None
 
 
-def _still_part(shard: Any, x: Any, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
+def _still_part(solver: Solver, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
     """What one process knows of the cameras and points that it shows."""
+    shard = solver.shard
     devices = np.arange(shard.first, shard.first + shard.num_devices, dtype=np.int32)
     wide = np.zeros((shard.num_cameras, 2))
     for obs in (shard.intra, shard.inter):
@@ -183,7 +185,7 @@ def _still_part(shard: Any, x: Any, i: np.ndarray, j: np.ndarray) -> dict[str, n
         "wide": wide[i],
         "point_id": shard.point_order[j],
         "point_device": np.repeat(devices, np.diff(shard.devices.point_ptr))[j],
-        "centers": x.cameras[i, 9:12],
+        "centers": solver.view(i, j)[0][:, 9:],
     }
 
 

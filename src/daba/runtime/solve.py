@@ -143,7 +143,7 @@ class Again:
                 solver, setup.fingerprint, told, checkpoints, interrupt, begin, lines, self.recorder
             )
             converged, reason = run.loop()
-        x = solver.x
+        x = solver.estimate
         return Result(
             solution=setup.gather(x),
             source=setup.source,

@@ -17,12 +17,13 @@ from daba.solver import invariants as guarantees
 from daba.solver.acceleration import Nesterov, RestartMetrics
 from daba.solver.constraints.joint_step import JointStep
 from daba.solver.constraints.shared_step import Sharing
+from daba.solver.interface import Counts, DeviceObjective
 from daba.solver.state import Saved, Saving
 from daba.solver.surrogate import NoSurrogate, Surrogate
 from daba.solver.trust_region import Levenberg, Step
 
 
-class Solver(Saving):
+class Algorithm1(Saving):
     """The devices of one process and the state of Algorithm 1 on them."""
 
     def __init__(self, shard: Shard, options: Options, comm: Communicator | None = None) -> None:
@@ -58,7 +59,7 @@ class Solver(Saving):
         self.metrics = RestartMetrics(
             F, F * options.restart_ratio, F, options.eta, options.eta_growth
         )
-        self.restarts = self.pcg_iterations = self.retries = self.accepted = 0
+        self.counts = Counts()
         self.moved = True
         self.checked = (self.objective, self.metrics.F_bar.copy())
 
@@ -69,9 +70,12 @@ class Solver(Saving):
         self.inter = self.surrogate.rebase(x)
 
     @property
-    def prior_objective(self) -> Floats:
-        """What of F is the priors', (S,)."""
-        return self.levenberg.prior_objective(self.x)
+    def estimate(self) -> State:
+        return self.x
+
+    def device_objective(self) -> DeviceObjective:
+        F, square = (self.intra + self.inter).T
+        return DeviceObjective(F, square, self.levenberg.prior_objective(self.x))
 
     @property
     def linear_solver(self) -> str:
@@ -103,11 +107,6 @@ class Solver(Saving):
             self.joint.turn = int(common["turn"])
         self.place(saved.x)
         self.checked = (self.objective, metrics.F_bar.copy())
-
-    @property
-    def objective(self) -> float:
-        """F(x), of all devices; every process must ask at the same time."""
-        return float(self.comm.gather(self.intra + self.inter)[:, 0].sum())
 
     def iterate(self) -> None:
         """One pass through the loop of Algorithm 1, for every device α."""
@@ -151,9 +150,12 @@ class Solver(Saving):
         if self.joint is not None:
             self.joint.turn += 1
         self.x, self.intra = step.x, step.intra
-        self.restarts = int(restart.sum())
-        self.pcg_iterations, self.retries = step.pcg_iterations, step.retries
-        self.accepted = step.accepted
+        self.counts = Counts(
+            restarts=int(restart.sum()),
+            pcg_iterations=step.pcg_iterations,
+            lm_retries=step.retries,
+            lm_steps=step.accepted,
+        )
         self.moved = bool(step.moved.any())
 
     def communicate(self, step: Step, x: State) -> Floats:

@@ -9,10 +9,10 @@ from daba.core.types import Floats
 
 if TYPE_CHECKING:
     from daba.backends.gpu.solver import GpuSolver
-    from daba.solver.algorithm import Solver
+    from daba.solver.algorithm import Algorithm1
 
 
-def check(solver: Solver | GpuSolver, tolerance: float) -> tuple[float, Floats]:
+def check(solver: Algorithm1 | GpuSolver, tolerance: float) -> tuple[float, Floats]:
     """Raise `DabaError` if a guarantee fails by more than `tolerance` of F; returns F and F̄^α, to
     be compared with next time.
 

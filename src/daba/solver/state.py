@@ -3,16 +3,14 @@ whichever machine each of them computes."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 
 from daba.core.types import Floats
-from daba.distributed.comm.base import Exchange
-from daba.distributed.shard import Shard, State
-
-Arrays = dict[str, np.ndarray]
+from daba.distributed.shard import State
+from daba.solver.interface import Arrays, Solver
 
 
 @dataclass
@@ -31,20 +29,14 @@ class Saved:
     E: Floats
 
 
-class Saving(ABC):
+class Saving(Solver):
     """A solver of Algorithm 1 that can be saved and put back."""
 
-    shard: Shard
-    exchange: Exchange
     accelerated: bool
 
     @abstractmethod
     def saved(self) -> Saved:
         """Everything that the next iteration depends on."""
-
-    @abstractmethod
-    def common_state(self) -> dict[str, float]:
-        """What of it is the same on every device: s of points, and η."""
 
     @abstractmethod
     def restore(self, saved: Saved, common: dict[str, float]) -> None:

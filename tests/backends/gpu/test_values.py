@@ -12,7 +12,7 @@ import daba
 from daba.core.options import Options
 from daba.distributed.shard import make_shard
 from daba.problem import reference
-from daba.solver.algorithm import Solver
+from daba.solver.algorithm import Algorithm1
 from helpers import (
     ALL_LOSSES,
     dense_system,
@@ -157,7 +157,7 @@ def test_iterations_are_those_of_the_cpu(case: str, compiled: None) -> None:
     """All that an iteration does, decisions included, from where the CPU has come to; and what is
     saved of it."""
     on_gpu, _, _ = small(4, 3 if case == "sweep" else 4, **CASES[case])
-    on_cpu = Solver(on_gpu.shard, on_gpu.options)
+    on_cpu = Algorithm1(on_gpu.shard, on_gpu.options)
     restarts = retries = 0
     for _ in range(BEFORE.get(case, 3)):
         on_cpu.iterate()
@@ -167,10 +167,10 @@ def test_iterations_are_those_of_the_cpu(case: str, compiled: None) -> None:
         on_gpu.iterate()
         on_cpu.iterate()
         assert on_gpu.objective == pytest.approx(on_cpu.objective, rel=1e-8)
-        assert on_gpu.restarts == on_cpu.restarts
-        assert on_gpu.retries == on_cpu.retries
-        assert on_gpu.pcg_iterations == on_cpu.pcg_iterations
-        restarts, retries = restarts + on_gpu.restarts, retries + on_gpu.retries
+        assert on_gpu.counts.restarts == on_cpu.counts.restarts
+        assert on_gpu.counts.lm_retries == on_cpu.counts.lm_retries
+        assert on_gpu.counts.pcg_iterations == on_cpu.counts.pcg_iterations
+        restarts, retries = restarts + on_gpu.counts.restarts, retries + on_gpu.counts.lm_retries
     assert (restarts > 0) == (case == "restarts")
     assert (retries > 0) == (case == "retries")
     here, there = on_gpu.saved(), on_cpu.saved()
@@ -182,7 +182,7 @@ def test_iterations_are_those_of_the_cpu(case: str, compiled: None) -> None:
             np.testing.assert_allclose(mine, theirs, rtol=1e-7, err_msg=name)
     assert on_gpu.common_state() == pytest.approx(on_cpu.common_state(), rel=1e-12)
     assert on_gpu.gradient_norm() == pytest.approx(on_cpu.gradient_norm(), rel=1e-6)
-    resumed = Solver(on_gpu.shard, on_gpu.options)  # and back, as a checkpoint does it
+    resumed = Algorithm1(on_gpu.shard, on_gpu.options)  # and back, as a checkpoint does it
     resumed.put_back(on_gpu.device_states(), on_gpu.common_state())
     for solver in (resumed, on_cpu):
         solver.iterate()
@@ -192,7 +192,7 @@ def test_iterations_are_those_of_the_cpu(case: str, compiled: None) -> None:
 @pytest.mark.parametrize("precision", ["mixed", "float32"])
 def test_less_precision(precision: str, compiled: None) -> None:
     on_gpu, _, _ = small(4, precision=precision)
-    on_cpu = Solver(on_gpu.shard, on_gpu.options)
+    on_cpu = Algorithm1(on_gpu.shard, on_gpu.options)
     assert on_gpu.objective == pytest.approx(on_cpu.objective, rel=1e-5)
     on_gpu.iterate()
     on_cpu.iterate()
@@ -211,11 +211,11 @@ def test_more_conjugate_gradients_than_expected(
         "method": "lm",
     }
     on_gpu, _, _ = small(5, **tight)
-    on_cpu = Solver(on_gpu.shard, on_gpu.options)
+    on_cpu = Algorithm1(on_gpu.shard, on_gpu.options)
     on_gpu.expected = 2
     on_gpu.iterate()
     on_cpu.iterate()
-    assert on_gpu.pcg_iterations == on_cpu.pcg_iterations > 2
+    assert on_gpu.counts.pcg_iterations == on_cpu.counts.pcg_iterations > 2
     assert on_gpu.objective == pytest.approx(on_cpu.objective, rel=1e-9)
     assert Status(int(on_gpu.book[Row.STATUS, 0])) == Status.DONE
 

@@ -1,4 +1,4 @@
-"""Algorithm 1 on a GPU: the same solver as `solver.algorithm.Solver`, seen from `runtime.loop`."""
+"""Algorithm 1 on a GPU: the same as `solver.algorithm.Algorithm1`, seen from `runtime.loop`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from daba.distributed.comm.base import Communicator
 from daba.distributed.shard import Shard, State
 from daba.solver import invariants as guarantees
 from daba.solver.extrapolation_scales import surroundings
+from daba.solver.interface import Counts, DeviceObjective
 from daba.solver.radius import CAREFUL_RADIUS, LARGEST_RADIUS, careful
 from daba.solver.state import Saved, Saving
 
@@ -42,7 +43,6 @@ class GpuSolver(Saving):
         self.shard, self.options, self.comm = shard, options, comm or Communicator()
         self.exchange = self.comm.exchange(shard)
         self.all = np.ones(shard.num_devices, dtype=bool)
-        self.linear_solver = "pcg"
         self.device = torch.device(device)
         start = shard.state()
         self.exchange.update(start, "both")
@@ -74,7 +74,7 @@ class GpuSolver(Saving):
         book[Row.F], book[Row.E], book[Row.F_BAR] = F, F, F * options.restart_ratio
         self.write_book(book)
         self.moved = True
-        self.restarts = self.pcg_iterations = self.retries = self.accepted = 0
+        self.counts = Counts()
         self.checked = (self.objective, book[Row.F_BAR].copy())
 
     # The book
@@ -113,14 +113,17 @@ class GpuSolver(Saving):
         return np.ascontiguousarray(self.book[Row.INTER : Row.INTER_SQUARE + 1].T)
 
     @property
-    def prior_objective(self) -> np.ndarray:
-        """Nothing: problems with priors are for the CPU."""
-        return np.zeros(len(self.all))
+    def estimate(self) -> State:
+        return self.x
 
     @property
-    def objective(self) -> float:
-        """F(x), of all devices; every process must ask at the same time."""
-        return float(self.comm.gather(self.intra + self.inter)[:, 0].sum())
+    def linear_solver(self) -> str:
+        return "pcg"
+
+    def device_objective(self) -> DeviceObjective:
+        """Without priors: problems that have some are for the CPU."""
+        F, square = (self.intra + self.inter).T
+        return DeviceObjective(F, square, np.zeros_like(F))
 
     @property
     def metrics(self) -> SimpleNamespace:
@@ -206,10 +209,13 @@ class GpuSolver(Saving):
         self._end()
         book = self.book
         self.expected = int(book[Row.COUNT].max())
-        self.restarts = int(book[Row.RESTARTS].sum())
-        self.pcg_iterations = int(book[Row.PCG].sum())
-        self.retries = int(book[Row.RETRIES].sum())
-        self.accepted = int(book[Row.MOVED].sum()) + self.restarts
+        restarts = int(book[Row.RESTARTS].sum())
+        self.counts = Counts(
+            restarts=restarts,
+            pcg_iterations=int(book[Row.PCG].sum()),
+            lm_retries=int(book[Row.RETRIES].sum()),
+            lm_steps=int(book[Row.MOVED].sum()) + restarts,
+        )
         self.moved = bool(book[Row.MOVED].any())
 
     def _attempt(self, here: bool) -> None:

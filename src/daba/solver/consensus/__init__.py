@@ -10,11 +10,10 @@ if TYPE_CHECKING:
     from daba.core.options import Options
     from daba.distributed.comm.base import Communicator
     from daba.distributed.shard import Shard
-    from daba.solver.algorithm import Solver
-    from daba.solver.consensus.consensus import Consensus
+    from daba.solver.interface import Solver
 
 
-def make_solver(shard: Shard, options: Options, comm: Communicator) -> Solver | Consensus:
+def make_solver(shard: Shard, options: Options, comm: Communicator) -> Solver:
     """The solver of the method asked for; on one device there is nothing to agree on."""
     if options.method in ("admm", "dr") and not options.centralized and shard.constraints:
         raise DabaError(
@@ -29,6 +28,6 @@ def make_solver(shard: Shard, options: Options, comm: Communicator) -> Solver | 
         from daba.solver.consensus.douglas_rachford import DouglasRachford
 
         return DouglasRachford(shard, options, comm)
-    from daba.solver.algorithm import Solver
+    from daba.solver.algorithm import Algorithm1
 
-    return Solver(shard, options, comm)
+    return Algorithm1(shard, options, comm)

@@ -15,7 +15,7 @@ from daba.distributed.comm.base import Communicator
 from daba.distributed.shard import Shard
 from daba.solver.consensus.consensus import Consensus
 from daba.solver.consensus.prior import CameraPrior
-from daba.solver.state import Arrays
+from daba.solver.interface import Arrays
 
 RENEWED = 10
 """Rounds after which K is measured anew. A camera that comes near to what it sees is held by its

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from daba.distributed.comm.base import Communicator
 from daba.distributed.shard import Shard, State
 from daba.solver.consensus.copies import KEPT, Block, make_copies, of
 from daba.solver.consensus.prior import CameraPrior, PointPrior, Prior
-from daba.solver.state import Arrays
+from daba.solver.interface import Arrays, Counts, DeviceObjective, Solver
 from daba.solver.trust_region import Levenberg
 
 ENOUGH = 0.3
@@ -23,7 +23,7 @@ FOLLOWING_STEPS = 2
 """Steps of each variable that is not copied, in a round, to follow those that are."""
 
 
-class Consensus(ABC):
+class Consensus(Solver):
     """min Σ_α F^α(x^α) so that all copies of a variable agree: x^α = z.
 
     F^α are the observations of device α's points, or of its cameras. `x` is what a user would get:
@@ -49,9 +49,8 @@ class Consensus(ABC):
         kind = CameraPrior if self.block == "cameras" else PointPrior
         penalty = self.penalty() if options.penalty is None else options.penalty
         self.prior: Prior = kind(self.copies.shard, self.metric(kind), self.z, penalty)
-        self.restarts = self.pcg_iterations = self.retries = self.accepted = 0
+        self.counts = Counts()
         self.moved = True
-        self.inter = np.zeros((shard.num_devices, 2))  # every observation is intra
         self.evaluate()
 
     @property
@@ -93,7 +92,7 @@ class Consensus(ABC):
         y, active, steps = self.y, self.all.copy(), 0
         intra = self.levenberg.objective(y, self.all)
         E = intra[:, 0] + self.prior.value(y, self.all)
-        self.pcg_iterations = self.retries = self.accepted = 0
+        self.counts = Counts()
         self.moved = False
         while active.any() and steps < self.options.inner_steps:
             step = self.levenberg.step(y, intra, self.prior, active)
@@ -101,9 +100,9 @@ class Consensus(ABC):
             E = intra[:, 0] + self.prior.value(y, self.all)
             active &= step.moved & (before - E > ENOUGH * before)
             self.moved |= bool(step.moved.any())
-            self.pcg_iterations += step.pcg_iterations
-            self.retries += step.retries
-            self.accepted += step.accepted
+            self.counts.pcg_iterations += step.pcg_iterations
+            self.counts.lm_retries += step.retries
+            self.counts.lm_steps += step.accepted
             steps += 1
         self.levenberg.prepare(y)  # here begins the next round
         self.y = y
@@ -147,14 +146,13 @@ class Consensus(ABC):
         self.intra = self.levenberg.objective(self.copies.state(self.x), self.all)
 
     @property
-    def prior_objective(self) -> Floats:
-        """Nothing: consensus methods take no priors."""
-        return np.zeros(len(self.all))
+    def estimate(self) -> State:
+        return self.x
 
-    @property
-    def objective(self) -> float:
-        """F(x), of all devices; every process must ask at the same time."""
-        return float(self.comm.gather(self.intra)[:, 0].sum())
+    def device_objective(self) -> DeviceObjective:
+        """Without priors, which consensus methods do not take; every observation is intra."""
+        F, square = self.intra.T
+        return DeviceObjective(F, square, np.zeros_like(F))
 
     def gradient_norm(self) -> float:
         """Largest entry of the gradient of F at x."""
@@ -166,7 +164,7 @@ class Consensus(ABC):
         here = max(np.abs(a).max(initial=0.0) for a in (copied, of(g, KEPT[self.block])))
         return float(self.comm.gather(np.full((len(self.all), 1), here)).max())
 
-    def check(self) -> None:  # noqa: B027 - there is nothing to check
+    def check(self) -> None:
         """Nothing is guaranteed of a single round."""
 
     def device_states(self) -> dict[int, Arrays]:
