@@ -41,7 +41,8 @@ launched: dict[Any, Any] = {}
 
 def note(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> None:
     """In place of a launch."""
-    warps = options.pop("num_warps", 4)
+    fused = options.pop("enable_fp_fusion")
+    compiled = {"num_warps": options.pop("num_warps", 4), "enable_fp_fusion": fused}
     values = dict(zip(self.arg_names, args, strict=False)) | options
     fixed = {p.name: values[p.name] for p in self.params if p.is_constexpr}
     signature, aligned = {}, {}
@@ -53,8 +54,8 @@ def note(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> None
             aligned[(n,)] = [["tt.divisibility", 16]]
         else:
             signature[name] = "i32"
-    key = (self.__name__, warps, str(sorted(fixed.items(), key=lambda item: item[0])))
-    launched[key] = (self, signature, fixed, aligned, warps)
+    key = (self.__name__, str(compiled), str(sorted(fixed.items(), key=lambda item: item[0])))
+    launched[key] = (self, signature, fixed, aligned, compiled)
 
 
 def record(precision: str) -> None:
@@ -90,11 +91,11 @@ def stack(cubin: bytes) -> tuple[str, str]:
 def main() -> None:
     capability, precision = int(sys.argv[1]), sys.argv[2]
     record(precision)
-    for (name, *_), (kernel, signature, fixed, aligned, warps) in launched.items():
+    for (name, *_), (kernel, signature, fixed, aligned, options) in launched.items():
         compiled = triton.compile(
             ASTSource(kernel, signature, fixed, aligned),
             target=GPUTarget("cuda", capability, 32),
-            options={"num_warps": warps},
+            options=options,
         )
         print(name, *stack(compiled.asm["cubin"]), flush=True)
 

@@ -5,8 +5,8 @@ a quarter of the time of a dot product, whose operands would go through shared m
 """
 
 import triton.language as tl
-from triton import jit
 
+from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.slices import add9
 
 

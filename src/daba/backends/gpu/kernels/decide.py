@@ -4,10 +4,10 @@ One program looks at all devices at once; it reads like `levenberg.py` and `acce
 """
 
 import triton.language as tl
-from triton import jit
 
 from daba.backends.gpu.kernels.book import Row, Status
 from daba.backends.gpu.kernels.exact import bits, double
+from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.pcg import total
 
 STATUS = tl.constexpr(int(Row.STATUS))

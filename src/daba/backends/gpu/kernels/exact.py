@@ -4,9 +4,9 @@ used with. So they are handed over as the bits of a double."""
 import struct
 
 import triton.language as tl
-from triton import jit
 
 from daba.backends.gpu.kernels import formulas
+from daba.backends.gpu.kernels.jit import jit
 
 plain_penalty = formulas.penalty
 plain_majorizer = formulas.majorizer

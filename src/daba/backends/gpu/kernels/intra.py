@@ -2,7 +2,6 @@
 camera."""
 
 import triton.language as tl
-from triton import jit
 
 from daba.backends.gpu.kernels import formulas
 from daba.backends.gpu.kernels.blocks import (
@@ -15,6 +14,7 @@ from daba.backends.gpu.kernels.blocks import (
     whole_row,
 )
 from daba.backends.gpu.kernels.exact import penalty
+from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.rows import camera_rows, observe, one_camera, record, spots
 from daba.backends.gpu.kernels.slices import head, joined, member, smallest
 

@@ -6,10 +6,10 @@ book.
 """
 
 import triton.language as tl
-from triton import jit
 
 from daba.backends.gpu.kernels.book import Row, Status
 from daba.backends.gpu.kernels.exact import double, majorizer, penalty
+from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.rows import (
     camera_rows,
     observe,

@@ -5,9 +5,9 @@ Sums over a device are made by every program that needs them, in the same order.
 """
 
 import triton.language as tl
-from triton import jit
 
 from daba.backends.gpu.kernels.book import Row
+from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.schur import damped, slot_of
 
 RADIUS_ROW = tl.constexpr(int(Row.RADIUS))

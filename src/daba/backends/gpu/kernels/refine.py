@@ -4,12 +4,12 @@
 """
 
 import triton.language as tl
-from triton import jit
 
 from daba.backends.gpu.kernels import formulas
 from daba.backends.gpu.kernels.book import Row, Status
 from daba.backends.gpu.kernels.exact import penalty
 from daba.backends.gpu.kernels.intra import REACH
+from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.pcg import inverse
 from daba.backends.gpu.kernels.rows import camera_rows, observe, one_camera, record, row16, spots
 from daba.backends.gpu.kernels.slices import head, joined, member, smallest

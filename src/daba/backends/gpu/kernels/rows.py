@@ -8,9 +8,9 @@ single numbers would ask for every cache line many times.
 """
 
 import triton.language as tl
-from triton import jit
 
 from daba.backends.gpu.kernels import formulas
+from daba.backends.gpu.kernels.jit import jit
 
 error = formulas.error
 

@@ -8,7 +8,6 @@ Coordinates in these records are counted from the middle of the device.
 """
 
 import triton.language as tl
-from triton import jit
 
 from daba.backends.gpu.kernels import formulas
 from daba.backends.gpu.kernels.blocks import (
@@ -22,6 +21,7 @@ from daba.backends.gpu.kernels.blocks import (
 )
 from daba.backends.gpu.kernels.book import Row
 from daba.backends.gpu.kernels.exact import penalty
+from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.rows import observe, one_camera, quad, record, spots, store_quad
 from daba.backends.gpu.kernels.slices import add9, head, joined, member
 

@@ -7,7 +7,8 @@ lanes share it. `heads` holds start, width (slots), device and whether the point
 """
 
 import triton.language as tl
-from triton import jit
+
+from daba.backends.gpu.kernels.jit import jit
 
 
 @jit

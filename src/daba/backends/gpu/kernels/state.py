@@ -1,11 +1,11 @@
 """Moving the estimate: Nesterov extrapolation, and taking what a step has found."""
 
 import triton.language as tl
-from triton import jit
 
 from daba.backends.gpu.kernels import formulas
 from daba.backends.gpu.kernels.book import Row, Status
 from daba.backends.gpu.kernels.exact import double
+from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.rows import quad, spots, store_quad
 from daba.backends.gpu.kernels.slices import head, member
 

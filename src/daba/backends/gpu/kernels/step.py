@@ -1,11 +1,11 @@
 """From the solution of the reduced system to the estimate to be tried."""
 
 import triton.language as tl
-from triton import jit
 
 from daba.backends.gpu.kernels import formulas
 from daba.backends.gpu.kernels.book import Row
 from daba.backends.gpu.kernels.intra import REACH
+from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.rows import quad, spots, store_quad
 from daba.backends.gpu.kernels.schur import damped_inverse, gather_product, point_system, slot_of
 from daba.backends.gpu.kernels.slices import head, joined, member
