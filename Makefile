@@ -3,20 +3,24 @@
 PYTHON  ?= $(shell command -v python3.11 || command -v python3)
 VENV    := .venv
 BIN     := $(VENV)/bin
-PIP     := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+LOCK    := requirements-dev.lock
+PIP     := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(LOCK)
 STAMP   := $(VENV)/.installed
 TOOLS   := $(VENV)/.tools
+EXTRAS  := dev
+PYTHONS ?= 3.11 3.12 3.13
 DEVICES ?= 8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format pytest docs kernels picture bench bench-ceres bench-colmap bench-scaling bench-weak clean
+.PHONY: help setup lock demo test lint format pytest quick coverage test-pythons package docs kernels picture \
+    bench bench-ceres bench-colmap bench-scaling bench-weak clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 setup: $(TOOLS)  ## Create .venv and install daba with its development tools
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml $(LOCK)
 	@echo "setting up $(VENV) (once) ..."
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"daba needs Python 3.11 or later, this is {v[0]}.{v[1]}; try: make PYTHON=/path/to/python3.11")'
 	@$(PYTHON) -m venv $(VENV)
@@ -25,8 +29,13 @@ $(STAMP): pyproject.toml
 
 $(TOOLS): $(STAMP)
 	@echo "installing the development tools (once) ..."
-	@$(PIP) --editable '.[dev]'
+	@$(PIP) --editable '.[$(EXTRAS)]'
 	@touch $@
+
+lock: $(STAMP)  ## Take the newest versions of everything into requirements-dev.lock
+	@$(PIP) uv
+	@$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade \
+	    --quiet --no-annotate --custom-compile-command 'make lock' --output-file $(LOCK)
 
 demo: $(STAMP)  ## Make a synthetic city, solve it with 8 devices, leave the results in demo/
 	@mkdir -p demo
@@ -50,7 +59,28 @@ lint: $(TOOLS)  ## ruff and mypy
 
 # the kernels first: tests that run side by side would all compile them
 pytest: $(TOOLS) kernels  ## Run the tests only
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile $(TESTS)
+
+quick:  ## Run the tests that are quick: no Triton, no installation
+	@$(MAKE) --no-print-directory pytest TESTS='-m "not slow"'
+
+coverage: $(TOOLS) kernels  ## Run the quick tests and say which lines they did not reach
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow" --cov --cov-report=term
+
+test-pythons:  ## Run the quick tests under Python 3.11, 3.12 and 3.13, where they are here
+	@for version in $(PYTHONS); do \
+	    for python in python$$version $(HOME)/.pyenv/versions/$$version.*/bin/python none; do \
+	        $$python -c 'import venv' 2>/dev/null && break; \
+	    done; \
+	    if [ $$python = none ]; then echo "Python $$version is not here, and not tested"; continue; fi; \
+	    echo "Python $$version:"; \
+	    $(MAKE) --no-print-directory quick PYTHON=$$python VENV=.venv-$$version \
+	        EXTRAS=mpi,colmap,viewer,docs,test || exit 1; \
+	done
+
+package: $(TOOLS)  ## Make dist/, a wheel and an sdist, and try both in empty environments
+	$(BIN)/python -m hatchling build -d dist
+	$(BIN)/python -m pytest -q tests/test_package.py
 
 format: $(TOOLS)  ## Format the code
 	$(BIN)/ruff check --fix .
@@ -94,6 +124,6 @@ bench-weak: $(STAMP)  ## A scene that grows with its devices, and what a million
 	$(BIN)/python benchmarks/weak_scaling.py --plot benchmarks/weak_scaling.png $(ARGS)
 
 clean:  ## Remove everything that make has made
-	rm -rf $(VENV) demo bench build dist src/*.egg-info benchmarks/ceres/build benchmarks/results
-	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv* demo bench dist benchmarks/ceres/build benchmarks/results
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
