@@ -44,8 +44,8 @@ demo: $(STAMP)  ## Make a synthetic city, solve it with 8 devices, leave the res
 	    --output demo/solution.txt --output demo/solution.ply \
 	    --history demo/history.json --plot demo/convergence.png --report demo/report.html
 
-docs: $(STAMP)  ## Write docs/api.md again, from the docstrings
-	$(BIN)/python docs/make_api.py
+docs: $(STAMP)  ## Write docs/reference/api.md again, from the docstrings
+	$(BIN)/python docs/reference/make_api.py
 
 kernels: $(STAMP)
 	@$(BIN)/python -c 'import daba.runtime.compile; daba.runtime.compile.compile_kernels()'
@@ -95,12 +95,12 @@ start = daba.generate(options).start
 partition = daba.make_partition(start, 8)
 result = daba.solve(start, partition=partition, refine="sweep", iterations=300)
 print(result.summary())
-daba.plot.scene(start, result.problem, "docs/scene.png", partition)
-Image.open("docs/scene.png").convert("RGB").quantize(64).save("docs/scene.png", optimize=True)
+daba.plot.scene(start, result.problem, "docs/images/scene.png", partition)
+Image.open("docs/images/scene.png").convert("RGB").quantize(64).save("docs/images/scene.png", optimize=True)
 endef
 export PICTURE
 
-picture: $(STAMP)  ## Make docs/scene.png, the picture of the README, again
+picture: $(STAMP)  ## Make docs/images/scene.png, the picture of the README, again
 	$(BIN)/python -c "$$PICTURE"
 
 # Ceres takes part if it can be built; ARGS="--full" makes the paper's 1000 iterations

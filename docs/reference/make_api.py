@@ -21,7 +21,7 @@ HEAD = """\
 # API reference
 
 Everything that `import daba` gives, made from the docstrings by `make docs`. How it is used:
-[python.md](python.md).
+[python.md](../tutorials/python.md).
 """
 
 

@@ -10,7 +10,7 @@ from places import ROOT
 
 import daba
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.fixture(scope="session")
@@ -45,9 +45,10 @@ def test_commands_are_fenced(page: Path) -> None:
 
 
 def test_every_page_is_in_the_index() -> None:
-    index = (ROOT / "docs" / "README.md").read_text("utf-8")
-    missing = [p.name for p in PAGES[1:] if p.name != "README.md" and f"({p.name})" not in index]
-    assert missing == []
+    folder = ROOT / "docs"
+    index = (folder / "README.md").read_text("utf-8")
+    pages = [path.relative_to(folder).as_posix() for path in folder.rglob("*.md")]
+    assert [page for page in pages if page != "README.md" and f"({page})" not in index] == []
 
 
 PAGE = """\
@@ -129,7 +130,8 @@ def test_indented_commands_are_noticed(tmp_path: Path) -> None:
 def test_the_reference_is_what_the_docstrings_say() -> None:
     import importlib.util
 
-    spec = importlib.util.spec_from_file_location("make_api", ROOT / "docs" / "make_api.py")
+    maker = ROOT / "docs" / "reference" / "make_api.py"
+    spec = importlib.util.spec_from_file_location("make_api", maker)
     assert spec is not None
     assert spec.loader is not None
     made = importlib.util.module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""docs/colmap.md: every command in it runs, in its order."""
+"""docs/how-to/colmap.md: every command in it runs, in its order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from places import ROOT
 
 from daba.tools.cli import main
 
-PAGE = ROOT / "docs" / "colmap.md"
+PAGE = ROOT / "docs" / "how-to" / "colmap.md"
 
 
 @pytest.mark.usefixtures("compiled")

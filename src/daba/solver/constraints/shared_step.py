@@ -1,4 +1,4 @@
-"""The exact step of intrinsics that cameras on several devices share (docs/constraints.md).
+"""The exact step of intrinsics that cameras on several devices share (docs/how-to/constraints.md).
 
 With poses and points held, F is in d at most a 3×3 quadratic that touches it where d is: the sum of
 one quadratic of each camera. Each device adds up its own cameras', devices that share a group tell
