@@ -12,7 +12,7 @@ PYTHONS ?= 3.11 3.12 3.13
 DEVICES ?= 8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test lint format pytest quick coverage test-pythons package docs kernels picture \
+.PHONY: help setup lock demo test lint format pytest quick coverage test-pythons package docs picture \
     bench bench-ceres bench-colmap bench-scaling bench-weak clean
 
 help:  ## Show this help
@@ -47,9 +47,6 @@ demo: $(STAMP)  ## Make a synthetic city, solve it with 8 devices, leave the res
 docs: $(STAMP)  ## Write docs/reference/api.md again, from the docstrings
 	$(BIN)/python docs/reference/make_api.py
 
-kernels: $(STAMP)
-	@$(BIN)/python -c 'import daba.runtime.compile; daba.runtime.compile.compile_kernels()'
-
 test: lint pytest  ## Set up and run everything: lint, types and tests
 
 lint: $(TOOLS)  ## ruff and mypy
@@ -57,14 +54,13 @@ lint: $(TOOLS)  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# the kernels first: tests that run side by side would all compile them
-pytest: $(TOOLS) kernels  ## Run the tests only
+pytest: $(TOOLS)  ## Run the tests only
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile $(TESTS)
 
 quick:  ## Run the tests that are quick: no Triton, no installation
 	@$(MAKE) --no-print-directory pytest TESTS='-m "not slow"'
 
-coverage: $(TOOLS) kernels  ## Run the quick tests and say which lines they did not reach
+coverage: $(TOOLS)  ## Run the quick tests and say which lines they did not reach
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow" --cov --cov-report=term
 
 test-pythons:  ## Run the quick tests under Python 3.11, 3.12 and 3.13, where they are here

@@ -1,55 +1,59 @@
-"""Kernels are compiled before a solve, not in it."""
+"""What a solve needs is compiled before it, not in it, and nothing else."""
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
 from typing import Any
 
+import pytest
+
 import daba
-from daba.backends.cpu.kernels.binding import stamp
+from daba.backends.cpu import compiler
+from daba.core.options import Options
+from daba.runtime.compile import jobs_for
 from helpers import random_problem
 
 
-def test_another_installation_is_another_stamp(tmp_path: Path) -> None:
-    """Numba compiles anew for sources of another place or time, whatever is in them."""
-    names = ("one.py", "two.py")
-    for name in names:
-        (tmp_path / name).write_text("x = 1\n")
-    one, two = ([tmp_path / name] for name in names)
-    first = stamp(one)
-    assert stamp(one) == first
-    assert stamp(two) != first
-    os.utime(one[0], ns=(1, 1))
-    assert stamp(one) != first
-
-
-def compiled_here() -> dict[str, int]:
-    """How often each kernel was not found in the cache."""
-    return {
-        f"{name}.{key}": sum(value.stats.cache_misses.values())
-        for name, module in list(sys.modules.items())
-        if name.startswith("daba.backends.cpu.kernels")
-        for key, value in vars(module).items()
-        if hasattr(value, "stats") and hasattr(value, "signatures")
-    }
-
-
-def test_nothing_is_left_to_compile(compiled: None) -> None:
-    """Also under constraints."""
+def test_nothing_is_left_to_compile(compiled: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also under constraints, and by the methods that daba is compared with."""
     random = random_problem(0, cameras=6, points=30)
     problem = daba.Problem.from_arrays(
         random.rotations, random.centers, random.points, random.camera_index,
         random.point_index, random.pixels, 500.0,
     )  # fmt: skip
-    before = compiled_here()
-    assert len(before) > 20
+    constrained = daba.constrain(problem, fix=("gauge",), share_intrinsics="all")
+
+    def no_worker(jobs: list[compiler.Job], count: int = 1) -> list[str]:
+        raise AssertionError(f"left to compile: {jobs}")
+
+    monkeypatch.setattr(compiler, "run_in_workers", no_worker)
     methods: list[dict[str, Any]] = [
         {"method": "lm"}, {"devices": 2}, {"devices": 2, "refine": "none"},
     ]  # fmt: skip
-    for asked in (problem, daba.constrain(problem, fix=("gauge",), share_intrinsics="all")):
+    for linear in ("direct", "pcg"):
         for options in methods:
-            for linear in ("direct", "pcg"):
+            for asked in (problem, constrained):
                 daba.solve(asked, iterations=2, linear_solver=linear, **options)
-    assert compiled_here() == before
+        for method in ("admm", "dr"):
+            options = {"devices": 2, "method": method}
+            daba.solve(problem, iterations=2, linear_solver=linear, **options)
+
+
+def names(constrained: bool = False, **options: Any) -> set[str]:
+    jobs = jobs_for(Options(**options), constrained)
+    assert len(set(jobs)) == len(jobs)
+    return {job.arguments[0][1] for job in jobs}
+
+
+def test_only_what_a_solve_needs_is_compiled() -> None:
+    lm = names(method="lm", linear_solver="pcg")
+    assert {"objective", "solve"} <= lm
+    assert lm.isdisjoint({"factor", "evaluate", "extrapolate_points", "refine_points"})
+    paper = names(devices=2, refine="none", linear_solver="direct")
+    assert lm - paper == {"solve", "schur_diagonal", "factor_blocks"}
+    assert {"factor", "evaluate", "extrapolate_points"} <= paper
+    assert paper.isdisjoint({"refine_points", "refine_cameras", "reset_momentum"})
+    assert names(devices=2, refine="sweep", linear_solver="direct") - paper == {
+        "refine_points", "refine_cameras", "reset_momentum", "slack_by_point"
+    }  # fmt: skip
+    more = names(devices=2, refine="none", linear_solver="direct", constrained=True) - paper
+    assert more == {"borders", "hold", "product", "intrinsics_systems"}

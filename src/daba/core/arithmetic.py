@@ -1,8 +1,11 @@
-"""NumPy's meaning of the few names that `formulas.py` is written in."""
+"""NumPy's meaning of the few names that the files in `BOUND` are written in."""
 
 from numpy import exp, expm1, log1p, sin, sqrt, where
 
-__all__ = ["exp", "expm1", "jit", "log1p", "sin", "sqrt", "where"]
+__all__ = ["BOUND", "exp", "expm1", "jit", "log1p", "sin", "sqrt", "where"]
+
+BOUND = ("formulas",)
+"""Modules of `core` that the backends load again with these names bound to their own."""
 
 
 def jit(function):

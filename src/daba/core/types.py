@@ -1,10 +1,13 @@
-"""What the kernels are handed: small bundles of arrays.
+"""What the kernels are handed: arrays, and small bundles of them.
 
 Kernels only read bundles: what they write they are handed as plain arrays, because Numba takes
 a parallel loop that writes into a tuple's member for dead code and drops it.
+
+Here and in kernels' annotations an array has one dimension unless told otherwise: from this the
+CPU's compiler knows its type before there is any array.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +16,11 @@ Floats = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Matrix = Annotated[Floats, 2]
+"""Rows: of cameras, points, observations, tasks or devices."""
+Blocks = Annotated[Floats, 3]
+"""Matrices, one after the other."""
+Mask = Annotated[Bools, 2]
 
 
 class Observations(NamedTuple):
@@ -20,7 +28,7 @@ class Observations(NamedTuple):
 
     camera: Int32
     point: Int32
-    u: Floats
+    u: Matrix
     weight: Floats
     point_ptr: Int64
     """Observations of point j are point_ptr[j] : point_ptr[j+1]."""
@@ -52,15 +60,15 @@ class Devices(NamedTuple):
 class System(NamedTuple):
     """Gauss–Newton system of E^α, of all devices at once."""
 
-    J: Floats
+    J: Matrix
     """Per intra observation: ∂r/∂(ω, t, d) as 2×9, then r (2). ∂r/∂l is −J[:, t]."""
-    U: Floats
+    U: Blocks
     """Camera blocks (C, 9, 9)."""
-    V: Floats
+    V: Matrix
     """Point blocks (P, 6), upper triangle."""
-    g_c: Floats
+    g_c: Matrix
     """Gradient along cameras (C, 9)."""
-    g_l: Floats
+    g_l: Matrix
     """Gradient along points (P, 3)."""
     reach: Floats
     """Longest step of each point, (P,)."""
@@ -69,19 +77,19 @@ class System(NamedTuple):
 class Moments(NamedTuple):
     """The surrogate at one base: P_i and Q_j in closed form (method §2)."""
 
-    cameras: Floats
+    cameras: Matrix
     """Base camera records Ẑ, (C, 15)."""
-    points: Floats
+    points: Matrix
     """Base points, (P, 3)."""
-    M: Floats
+    M: Blocks
     """Σ w/(2θ) m mᵀ per camera, (C, 6, 6)."""
-    G: Floats
+    G: Blocks
     """Σ ½ w e mᵀ per camera, (C, 3, 6)."""
     c: Floats
     """θ Σ F_ij per camera, (C,)."""
     A: Floats
     """Σ w λ²/(2(1−θ)) per point, (P,)."""
-    b: Floats
+    b: Matrix
     """Σ ½ w λ e per point, (P, 3)."""
     c_l: Floats
     """(1−θ) Σ F_ij per point, (P,)."""
@@ -90,7 +98,7 @@ class Moments(NamedTuple):
 class Ties(NamedTuple):
     """What of cameras takes no part in a step, and what moves as one."""
 
-    held: Bools
+    held: Mask
     """Parameters that stay, (C, 9)."""
     leader: Int32
     """First of the cameras of a device that share their d, for each of them; a camera with a d of
@@ -102,7 +110,30 @@ class Known(NamedTuple):
 
     row: Int32
     """Row of each variable, −1 where nothing is known of it."""
-    target: Floats
-    information: Floats
+    target: Matrix
+    information: Blocks
     kind: int
     radius: float
+
+
+class Plan(NamedTuple):
+    """Where every block of S goes, and in which order tiles are factored."""
+
+    size: int
+    place: Int32
+    """Row of each camera, counted in cameras."""
+    camera_at: Int32
+    """Camera at each row, −1 for padding."""
+    device: Int32
+    piece_ptr: Int64
+    piece_obs: Int32
+    """Observations in pieces of about equal cost, each of some cameras, in the order of points."""
+    tile: Annotated[Int32, 2]
+    """Index of tile (i, j), −1 where S and its factor are zero, (N, N)."""
+    tile_device: Int32
+    level_ptr: Int64
+    level_row: Int32
+    level_col: Int32
+    row_ptr: Int64
+    row_col: Int32
+    """Columns k < j of the nonzero tiles of row j."""

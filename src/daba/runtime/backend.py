@@ -27,19 +27,18 @@ class Backend(Protocol):
 class Cpu:
     """Threads set and kernels compiled before any clock starts."""
 
-    def __init__(self, options: Options, comm: Communicator) -> None:
+    def __init__(self, options: Options, comm: Communicator, constrained: bool) -> None:
         try:
             from daba.backends.cpu.threads import set_threads
-            from daba.runtime.compile import compile_kernels
+            from daba.runtime.compile import compile_for
 
             set_threads(options.threads or comm.threads)
+            compile_for(options, constrained, tell=comm.rank == 0)
         except ImportError as error:
             raise DabaError(
                 f"the CPU backend needs {error.name}: pip install daba, or use --backend gpu"
             ) from error
-        if comm.rank == 0:
-            compile_kernels()
-        comm.barrier()
+        comm.barrier()  # other machines may have caches of their own
 
     def running(self) -> contextlib.AbstractContextManager[Any]:
         from daba.backends.cpu.threads import one_blas_thread
@@ -78,14 +77,14 @@ class Gpu:
 def make_backend(options: Options, comm: Communicator, constrained: bool = False) -> Backend:
     """The one asked for; `auto` is the GPU where there is one that can be used."""
     if options.backend == "cpu":
-        return Cpu(options, comm)
+        return Cpu(options, comm, constrained)
     missing = why_no_gpu()
     if options.method in ("admm", "dr"):
         missing = f"{options.method} runs on the CPU only"
     if constrained:
         missing = CONSTRAINED
     if options.backend == "auto" and missing:
-        return Cpu(options, comm)
+        return Cpu(options, comm, constrained)
     if missing:
         raise DabaError(f"no GPU can be used: {missing}; use --backend cpu")
     if options.linear_solver == "direct":

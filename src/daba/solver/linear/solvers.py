@@ -9,10 +9,10 @@ import numpy as np
 from daba.backends.cpu.kernels import cholesky, pcg, schur
 from daba.backends.cpu.kernels.block import aligned
 from daba.core.options import Options
-from daba.core.types import Bools, Floats, System, Ties
+from daba.core.types import Bools, Floats, Plan, System, Ties
 from daba.distributed.shard import Shard
 from daba.problem.problem import Ints
-from daba.solver.linear.symbolic import Cost, Plan, make_plan
+from daba.solver.linear.symbolic import Cost, make_plan
 
 if TYPE_CHECKING:
     from daba.distributed.comm.base import Communicator

@@ -8,36 +8,13 @@ import numpy as np
 
 from daba.backends.cpu.kernels.cholesky import count_pairs, mark_pairs
 from daba.core.sorting import stable_order
-from daba.core.types import Bools, Devices, Int32, Int64, Observations
+from daba.core.types import Bools, Devices, Int32, Int64, Observations, Plan
 
 TILE = 8
 """Cameras on the side of a tile: 72 rows, large enough for BLAS, small enough to skip zeros."""
 
 PIECES = 32
 """Pieces of work in forming S; many for many threads, few for what is read to be used again."""
-
-
-class Plan(NamedTuple):
-    """Where every block of S goes, and in which order tiles are factored."""
-
-    size: int
-    place: Int32
-    """Row of each camera, counted in cameras."""
-    camera_at: Int32
-    """Camera at each row, −1 for padding."""
-    device: Int32
-    piece_ptr: Int64
-    piece_obs: Int32
-    """Observations in pieces of about equal cost, each of some cameras, in the order of points."""
-    tile: Int32
-    """Index of tile (i, j), −1 where S and its factor are zero, (N, N)."""
-    tile_device: Int32
-    level_ptr: Int64
-    level_row: Int32
-    level_col: Int32
-    row_ptr: Int64
-    row_col: Int32
-    """Columns k < j of the nonzero tiles of row j."""
 
 
 class Cost(NamedTuple):

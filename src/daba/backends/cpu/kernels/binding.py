@@ -1,70 +1,120 @@
-"""The decorators of the CPU kernels, and where compiled code lives."""
+"""The decorators of the CPU kernels.
 
-import hashlib
-import os
+A kernel is never compiled by the process that runs it (see `compiler.py`): it is loaded from the
+cache, and where it is not there yet, a worker compiles it first.
+"""
+
+import functools
+import importlib
 import sys
-from pathlib import Path
+from typing import NamedTuple
 
-import llvmlite.binding as llvm
 import numba
+from numba.core.caching import FunctionCache
 
-from daba.core import formulas as numpy_formulas
+from daba.backends.cpu import cache, compiler
+from daba.backends.cpu.compiler import Job
+from daba.backends.cpu.kernels.signatures import signature_of
 
-ROOT = Path(__file__).parent
-SOURCES = [*sorted(ROOT.glob("*.py")), Path(numpy_formulas.__file__)]
-
-
-def _cache_folder():
-    """A folder of the user's cache named after the sources, so that no stale code is run.
-
-    Numba looks only at the file of the function it caches, not at the formulas it calls.
-    """
-    digest = hashlib.sha256(b"".join(s.read_bytes() for s in SOURCES) + numba.__version__.encode())
-    if base := os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME"):
-        root = Path(base)
-    elif sys.platform == "darwin":
-        root = Path.home() / "Library" / "Caches"
-    elif sys.platform == "win32":
-        root = Path(os.environ.get("LOCALAPPDATA", Path.home()))
-    else:
-        root = Path.home() / ".cache"
-    return root / "daba" / digest.hexdigest()[:16]
+COMPILE = f"{__name__}:compile_kernel"
 
 
-def stamp(sources):
-    """Names all that Numba wants to be as it was: where the sources are and since when, Python, and
-    the CPU. Another installation of the same version compiles anew."""
-    since = [(str(s), s.stat().st_mtime_ns) for s in sources]
-    found = (since, sys.version, llvm.get_host_cpu_name())
-    return hashlib.sha256(repr(found).encode()).hexdigest()[:16]
+class Name(NamedTuple):
+    """By which another process finds a kernel: its module, and its name there; of a kernel that a
+    factory has made, the factory's name and arguments, too."""
+
+    module: str
+    kernel: str
+    factory: str = ""
+    arguments: tuple = ()
 
 
-CACHE = _cache_folder()
-COMPLETE = CACHE / f"complete-{stamp(SOURCES)}"
-"""Exists once every kernel has been compiled."""
+_kernels: dict = {}
+"""All kernels that there are, by name."""
+_factory: list = []
+"""Name and arguments of the factory at work."""
 
 
-def _caching():
-    try:
-        CACHE.mkdir(parents=True, exist_ok=True)
-    except OSError:  # no home, or a read-only one: compile in memory
-        return False
-    return os.access(CACHE, os.W_OK)
+def compile_kernel(name, signature):
+    """In a worker: compile for a signature, or for the one that the annotations declare, with what
+    may be None given or not."""
+    name = Name(*name)
+    module = importlib.import_module(name.module)
+    if name.factory:
+        getattr(module, name.factory)(*name.arguments)
+    kernel = _kernels[name]
+    if isinstance(signature, bool):
+        signature = signature_of(kernel.py_func, signature)
+    kernel.compile(signature)
 
 
-_CAN_CACHE = _caching()
+def job(kernel, constrained=False):
+    """To compile a kernel for the types it is annotated with: those that may be None are, or are
+    what constraints hand over."""
+    return Job(COMPILE, (tuple(kernel.name), constrained))
+
+
+def factory(make):
+    """A function that makes kernels for what it is given, such as a block size, once for each. Its
+    arguments must be hashable and can be pickled."""
+
+    @functools.cache
+    @functools.wraps(make)
+    def made(*arguments):
+        _factory.append((make.__name__, arguments))
+        try:
+            return make(*arguments)
+        finally:
+            _factory.pop()
+
+    return made
+
+
+class _LoadedOnly(FunctionCache):
+    """Loads compiled code, and has it compiled elsewhere where there is none."""
+
+    def __init__(self, function, name):
+        super().__init__(function)
+        self._kernel = name
+
+    def load_overload(self, sig, target_context):
+        found = super().load_overload(sig, target_context)
+        if found is not None or compiler.compiles_here():
+            return found
+        with cache.one_at_a_time():
+            found = super().load_overload(sig, target_context)
+            if found is None:
+                failures = compiler.run_in_workers([Job(COMPILE, (tuple(self._kernel), sig))])
+                found = super().load_overload(sig, target_context)
+        if found is None:
+            _tell_once(f"{self._kernel.kernel}: {failures[0] if failures else 'it was not cached'}")
+        return found
+
+
+@functools.cache
+def _tell_once(reason):
+    print(
+        f"daba: no other process could compile a kernel, so this one does; the last bits of its "
+        f"results may differ ({reason})",
+        file=sys.stderr,
+    )
 
 
 def _compiler(**options):
     def decorate(function):
-        before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(CACHE)
-        try:
-            return numba.njit(
-                cache=_CAN_CACHE, error_model="numpy", fastmath={"contract"}, **options
-            )(function)
-        finally:
-            numba.config.CACHE_DIR = before
+        made_by = _factory[-1] if _factory else ()
+        name = Name(function.__module__, function.__name__, *made_by)
+        dispatcher = numba.njit(error_model="numpy", fastmath={"contract"}, **options)(function)
+        if cache.FOLDER is not None:
+            before = numba.config.CACHE_DIR
+            numba.config.CACHE_DIR = str(cache.FOLDER)
+            try:
+                dispatcher._cache = _LoadedOnly(function, name)
+            finally:
+                numba.config.CACHE_DIR = before
+        dispatcher.name = name
+        _kernels[name] = dispatcher
+        return dispatcher
 
     return decorate
 

@@ -15,12 +15,13 @@ from numba import prange
 from daba.backends.cpu.kernels.binding import kernel, serial
 from daba.backends.cpu.kernels.block import AHEAD, add_block, prefetch, unpack
 from daba.backends.cpu.kernels.schur import core, eliminate
+from daba.core.types import Blocks, Bools, Int32, Int64, Mask, Matrix, Observations, Plan, System
 
 fast = numba.njit(error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
 
 
 @kernel
-def mark_pairs(obs, adjacent):
+def mark_pairs(obs: Observations, adjacent: Mask):
     """adjacent[i, k] = True where cameras i and k (within a device) see a common point."""
     for i in prange(len(adjacent)):
         for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
@@ -30,7 +31,7 @@ def mark_pairs(obs, adjacent):
 
 
 @kernel
-def count_pairs(obs, place, pairs):
+def count_pairs(obs: Observations, place: Int32, pairs: Int64):
     """pairs[i] = blocks that camera i's rows of the lower triangle of S are summed from."""
     for i in prange(len(pairs)):
         total = 0
@@ -43,7 +44,16 @@ def count_pairs(obs, place, pairs):
 
 
 @kernel
-def form(obs, system, D, V_inv, active, plan, blocks, tiles):
+def form(
+    obs: Observations,
+    system: System,
+    D: Blocks,
+    V_inv: Matrix,
+    active: Bools,
+    plan: Plan,
+    blocks: Matrix,
+    tiles: Blocks,
+):
     """Fill the tiles with the lower triangle of S. A piece of work is a few cameras' rows; it takes
     its observations by point, so that what is read of a point serves all of them."""
     J = system.J
@@ -121,7 +131,7 @@ def factor_tile(A, inverse):
 
 
 @kernel
-def factor(plan, active, tiles, inverses):
+def factor(plan: Plan, active: Bools, tiles: Blocks, inverses: Blocks):
     """Tiles of S → tiles of L, and L_jj⁻¹; returns which devices were positive definite."""
     n = tiles.shape[1]
     definite = np.ones(len(plan.tile), np.bool_)
@@ -157,7 +167,7 @@ def factor(plan, active, tiles, inverses):
 
 
 @serial
-def substitute(plan, tiles, inverses, rhs, x):
+def substitute(plan: Plan, tiles: Blocks, inverses: Blocks, rhs: Matrix, x: Matrix):
     """x = L⁻ᵀ L⁻¹ rhs."""
     N = len(plan.tile)
     n = tiles.shape[1]
@@ -187,7 +197,7 @@ def substitute(plan, tiles, inverses, rhs, x):
 
 
 @kernel
-def borders(plan, tiles, slot, out):
+def borders(plan: Plan, tiles: Blocks, slot: Int32, out: Blocks):
     """out[3 s + a] = S e, e = 1 for the parameter d_a of every camera of slot s: the rows and
     columns of S that cameras with a common d have in common, (3 G, C, 9)."""
     size = plan.size
@@ -217,7 +227,7 @@ def borders(plan, tiles, slot, out):
 
 
 @kernel
-def hold(plan, held, tiles):
+def hold(plan: Plan, held: Mask, tiles: Blocks):
     """Cut the held parameters of cameras out of S: their rows and columns become the unit's."""
     size = plan.size
     for n in prange(len(plan.level_row)):

@@ -11,6 +11,7 @@ from daba.backends.cpu.kernels import formulas
 from daba.backends.cpu.kernels.binding import inline, kernel
 from daba.backends.cpu.kernels.block import AHEAD, MOMENTS, add_moments, prefetch
 from daba.backends.cpu.kernels.tasks import sum_tasks
+from daba.core.types import Blocks, Bools, Floats, Matrix, Moments, Observations, Tasks
 
 error = formulas.error
 penalty = formulas.penalty
@@ -18,7 +19,18 @@ majorizer_from = formulas.majorizer_from
 
 
 @kernel
-def measure(obs, cameras, points, last_c, last_l, moved, kind, radius, theta, records):
+def measure(
+    obs: Observations,
+    cameras: Matrix,
+    points: Matrix,
+    last_c: Matrix,
+    last_l: Matrix,
+    moved: bool,
+    kind: int,
+    radius: float,
+    theta: float,
+    records: Matrix,
+):
     """records[k] = e (3), λ, w, F_ij, its gap and the squared pixel error of each inter observation
     at a base, for both its ends to sum.
 
@@ -50,7 +62,17 @@ def measure(obs, cameras, points, last_c, last_l, moved, kind, radius, theta, re
 
 
 @kernel
-def build_cameras(obs, cameras, tasks, theta, records, base, all_M, all_G, all_c):
+def build_cameras(
+    obs: Observations,
+    cameras: Matrix,
+    tasks: Tasks,
+    theta: float,
+    records: Matrix,
+    base: Matrix,
+    all_M: Blocks,
+    all_G: Blocks,
+    all_c: Floats,
+):
     """M, G, c of each camera; returns F, gap and squared pixel error of its inter observations, by
     device, (S, 3)."""
     partial = np.zeros((len(tasks.device), 3))
@@ -90,7 +112,17 @@ def build_cameras(obs, cameras, tasks, theta, records, base, all_M, all_G, all_c
 
 
 @kernel
-def build_points(obs, points, tasks, theta, records, base, all_A, all_b, all_c):
+def build_points(
+    obs: Observations,
+    points: Matrix,
+    tasks: Tasks,
+    theta: float,
+    records: Matrix,
+    base: Matrix,
+    all_A: Floats,
+    all_b: Matrix,
+    all_c: Floats,
+):
     """A, b, c_l of each point; returns F and gap of its inter observations, by device, (S, 2)."""
     partial = np.zeros((len(tasks.device), 2))
     curvature = 0.5 / (1.0 - theta)
@@ -134,7 +166,15 @@ def z_column(c, a, x):
 
 
 @kernel
-def add_to_cameras(moments, cameras, obs, tasks, xi, all_U, all_g):
+def add_to_cameras(
+    moments: Moments,
+    cameras: Matrix,
+    obs: Observations,
+    tasks: Tasks,
+    xi: float,
+    all_U: Blocks,
+    all_g: Matrix,
+):
     """Add P_i and ½ξ|c − ĉ|² to U and g_c: gradient 2⟨∂Z, ΔZ M + G⟩, matrix 2⟨∂Z, ∂Z M⟩."""
     for t in prange(len(tasks.device)):
         D = np.zeros((9, 3, 6))  # ∂Z along (ω, t, d)
@@ -204,7 +244,9 @@ def add_to_cameras(moments, cameras, obs, tasks, xi, all_U, all_g):
 
 
 @kernel
-def add_to_points(moments, points, tasks, xi, V, g_l):
+def add_to_points(
+    moments: Moments, points: Matrix, tasks: Tasks, xi: float, V: Matrix, g_l: Matrix
+):
     """Add Q_j and ½ξ|l − l̂|² to V and g_l."""
     for t in prange(len(tasks.device)):
         for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
@@ -218,7 +260,16 @@ def add_to_points(moments, points, tasks, xi, V, g_l):
 
 
 @kernel
-def evaluate(moments, cameras, points, obs, tasks, tasks_l, xi, active):
+def evaluate(
+    moments: Moments,
+    cameras: Matrix,
+    points: Matrix,
+    obs: Observations,
+    tasks: Tasks,
+    tasks_l: Tasks,
+    xi: float,
+    active: Bools,
+):
     """Σ P_i + Σ Q_j + ½ξ|x − x̂|² of each active device, (S,)."""
     partial_c = np.zeros(len(tasks.device))
     for t in prange(len(tasks.device)):

@@ -9,6 +9,7 @@ from daba.backends.cpu.kernels import formulas
 from daba.backends.cpu.kernels.binding import kernel
 from daba.backends.cpu.kernels.block import AHEAD, PACKED, add_block, prefetch, unpack
 from daba.backends.cpu.kernels.tasks import sum_tasks
+from daba.core.types import Blocks, Bools, Floats, Matrix, Observations, Tasks
 
 error = formulas.error
 penalty = formulas.penalty
@@ -23,7 +24,15 @@ it to infinity or behind its cameras, where no gradient brings it back."""
 
 
 @kernel
-def objective(obs, cameras, points, tasks, kind, radius, active):
+def objective(
+    obs: Observations,
+    cameras: Matrix,
+    points: Matrix,
+    tasks: Tasks,
+    kind: int,
+    radius: float,
+    active: Bools,
+):
     """F and the squared pixel error of the active devices' observations, (S, 2)."""
     partial = np.zeros((len(tasks.device), 2))
     for t in prange(len(tasks.device)):
@@ -46,7 +55,18 @@ def objective(obs, cameras, points, tasks, kind, radius, active):
 
 
 @kernel
-def linearize_points(obs, cameras, points, tasks, kind, radius, J, V, g_l, reach):
+def linearize_points(
+    obs: Observations,
+    cameras: Matrix,
+    points: Matrix,
+    tasks: Tasks,
+    kind: int,
+    radius: float,
+    J: Matrix,
+    V: Matrix,
+    g_l: Matrix,
+    reach: Floats,
+):
     """Residuals and derivatives of each observation; V, g_l and reach of each point."""
     for t in prange(len(tasks.device)):
         for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
@@ -114,7 +134,14 @@ def linearize_points(obs, cameras, points, tasks, kind, radius, J, V, g_l, reach
 
 
 @kernel
-def bound_cameras(cameras, reach, active, tasks, together, step):
+def bound_cameras(
+    cameras: Matrix,
+    reach: Floats,
+    active: Bools,
+    tasks: Tasks,
+    together: Bools | None,
+    step: Matrix,
+):
     """Shorten the step of a camera that would turn by more than REACH, move beyond its reach, or
     change its focal length by more than that share. A camera with few observations can lower F by
     letting its focal length collapse or by leaving the scene, and would not come back.
@@ -145,7 +172,16 @@ def bound_cameras(cameras, reach, active, tasks, together, step):
 
 
 @kernel
-def linearize_cameras(obs, cameras, points, tasks, J, U, g_c, reach):
+def linearize_cameras(
+    obs: Observations,
+    cameras: Matrix,
+    points: Matrix,
+    tasks: Tasks,
+    J: Matrix,
+    U: Blocks,
+    g_c: Matrix,
+    reach: Floats,
+):
     """U and g_c of each camera, from the stored derivatives, and its reach: REACH × its mean
     distance to the points it sees."""
     for t in prange(len(tasks.device)):
@@ -173,7 +209,17 @@ def linearize_cameras(obs, cameras, points, tasks, J, U, g_c, reach):
 
 
 @kernel
-def slack_by_point(obs, cameras, points, base_c, base_l, tasks, kind, radius, theta):
+def slack_by_point(
+    obs: Observations,
+    cameras: Matrix,
+    points: Matrix,
+    base_c: Matrix,
+    base_l: Matrix,
+    tasks: Tasks,
+    kind: int,
+    radius: float,
+    theta: float,
+):
     """Σ (F_ij − P_ij − Q_ij) over the inter observations of each device's points, (S,)."""
     partial = np.zeros(len(tasks.device))
     for t in prange(len(tasks.device)):

@@ -7,10 +7,11 @@ from numba import prange
 
 from daba.backends.cpu.kernels.binding import inline, kernel, serial
 from daba.backends.cpu.kernels.schur import product
+from daba.core.types import Blocks, Bools, Int64, Matrix, Observations, System, Tasks, Ties
 
 
 @kernel
-def factor_blocks(blocks, tasks, active):
+def factor_blocks(blocks: Blocks, tasks: Tasks, active: Bools):
     """blocks ← their Cholesky factors (lower). A block that is not positive definite to working
     precision is replaced by its diagonal: it only preconditions."""
     for t in prange(len(tasks.device)):
@@ -62,7 +63,7 @@ def precondition(factors, r, active, camera_ptr, z):
 
 
 @kernel
-def tie_blocks(blocks, ties, active, camera_ptr):
+def tie_blocks(blocks: Blocks, ties: Ties, active: Bools, camera_ptr: Int64):
     """Of diagonal blocks of S make those of ΠᵀSΠ, as far as they are known: what is held is cut
     off, and where cameras share d, the leader has the sum of their blocks, apart from poses."""
     for d in prange(len(active)):
@@ -127,7 +128,20 @@ def dot(x, y, first, last):
 
 @serial
 def solve(
-    obs, system, D, V_inv, factors, rhs, active, ptr, tasks_c, tasks, buffers, limits, ties, x
+    obs: Observations,
+    system: System,
+    D: Blocks,
+    V_inv: Matrix,
+    factors: Blocks,
+    rhs: Matrix,
+    active: Bools,
+    ptr: Int64,
+    tasks_c: Tasks,
+    tasks: Tasks,
+    buffers: tuple[Int64, Matrix],
+    limits: tuple[float, float, int],
+    ties: Ties | None,
+    x: Matrix,
 ):
     """x ≈ S⁻¹ rhs on the active devices; returns the iterations each device needed.
 

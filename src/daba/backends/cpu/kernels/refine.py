@@ -16,6 +16,7 @@ from daba.backends.cpu.kernels.objective import REACH
 from daba.backends.cpu.kernels.schur import invert_point, multiply_point
 from daba.backends.cpu.kernels.state import turned
 from daba.backends.cpu.kernels.tasks import sum_tasks
+from daba.core.types import Bools, Known, Mask, Matrix, Observations, Tasks
 
 error = formulas.error
 penalty = formulas.penalty
@@ -68,7 +69,17 @@ def point_system(obs, cameras, l, j, kind, radius, V, g):
 
 
 @kernel
-def refine_points(intra, inter, cameras, points, tasks, kind, radius, free, known):
+def refine_points(
+    intra: Observations,
+    inter: Observations,
+    cameras: Matrix,
+    points: Matrix,
+    tasks: Tasks,
+    kind: int,
+    radius: float,
+    free: Bools | None,
+    known: Known | None,
+):
     """Move each point of the boundary to lower Σ F_ij; returns ΔF (S,). `free` tells which may move
     and `known` their priors; both are None if nothing is asked beside observations."""
     partial = np.zeros(len(tasks.device))
@@ -196,7 +207,18 @@ def solve9(A, b, x, L):
 
 
 @kernel
-def refine_cameras(intra, inter, cameras, points, tasks, kind, radius, free, positions, intrinsics):
+def refine_cameras(
+    intra: Observations,
+    inter: Observations,
+    cameras: Matrix,
+    points: Matrix,
+    tasks: Tasks,
+    kind: int,
+    radius: float,
+    free: Mask | None,
+    positions: Known | None,
+    intrinsics: Known | None,
+):
     """Move each camera of the boundary to lower its Σ F_ij, points held; returns ΔF (S,). `free`
     tells which parameters may change, `positions` and `intrinsics` are priors; all are None if
     nothing is asked beside observations."""

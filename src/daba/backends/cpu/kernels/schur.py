@@ -13,6 +13,7 @@ from numba import prange
 from daba.backends.cpu.kernels import formulas
 from daba.backends.cpu.kernels.binding import inline, kernel
 from daba.backends.cpu.kernels.block import AHEAD, PACKED, add_block, prefetch, unpack
+from daba.core.types import Blocks, Bools, Floats, Int64, Matrix, Observations, System, Tasks
 
 inverse_symmetric3 = formulas.inverse_symmetric3
 SMALLEST = 1e-6
@@ -41,7 +42,16 @@ def multiply_point(Vi, g, out):
 
 
 @kernel
-def damp(system, damping, active, tasks, tasks_l, D, V_inv, z):
+def damp(
+    system: System,
+    damping: Floats,
+    active: Bools,
+    tasks: Tasks,
+    tasks_l: Tasks,
+    D: Blocks,
+    V_inv: Matrix,
+    z: Matrix,
+):
     """Damped camera blocks D = U', inverted point blocks V'⁻¹, and z = V'⁻¹ g_l."""
     for t in prange(len(tasks.device)):
         mu = damping[tasks.device[t]]
@@ -84,7 +94,9 @@ def core(A, other):
 
 
 @kernel
-def right_hand_side(obs, system, z, active, tasks, rhs):
+def right_hand_side(
+    obs: Observations, system: System, z: Matrix, active: Bools, tasks: Tasks, rhs: Matrix
+):
     """rhs = −g_c + W z."""
     J = system.J
     for t in prange(len(tasks.device)):
@@ -104,7 +116,15 @@ def right_hand_side(obs, system, z, active, tasks, rhs):
 
 
 @kernel
-def schur_diagonal(obs, system, D, V_inv, active, tasks, out):
+def schur_diagonal(
+    obs: Observations,
+    system: System,
+    D: Blocks,
+    V_inv: Matrix,
+    active: Bools,
+    tasks: Tasks,
+    out: Blocks,
+):
     """out = 9×9 diagonal blocks of S: the preconditioner before factorization."""
     J = system.J
     for t in prange(len(tasks.device)):
@@ -123,7 +143,20 @@ def schur_diagonal(obs, system, D, V_inv, active, tasks, out):
 
 
 @kernel
-def product(obs, system, D, V_inv, v, active, camera_ptr, tasks_c, tasks, buffer_ptr, buffer, out):
+def product(
+    obs: Observations,
+    system: System,
+    D: Blocks,
+    V_inv: Matrix,
+    v: Matrix,
+    active: Bools,
+    camera_ptr: Int64,
+    tasks_c: Tasks,
+    tasks: Tasks,
+    buffer_ptr: Int64,
+    buffer: Matrix,
+    out: Matrix,
+):
     """out = S v on the active devices. One pass over the observations by point; what each task
     adds to cameras goes to its own buffer, and the buffers are summed in order."""
     J = system.J
@@ -170,7 +203,16 @@ def product(obs, system, D, V_inv, v, active, camera_ptr, tasks_c, tasks, buffer
 
 
 @kernel
-def back_substitute(obs, system, V_inv, step_c, active, tasks_c, tasks, step_l):
+def back_substitute(
+    obs: Observations,
+    system: System,
+    V_inv: Matrix,
+    step_c: Matrix,
+    active: Bools,
+    tasks_c: Tasks,
+    tasks: Tasks,
+    step_l: Matrix,
+):
     """step_l = −V'⁻¹ (g_l + Wᵀ step_c), no longer than a point's reach; returns the model's
     decrease −g·δ − ½ δᵀHδ, (S,)."""
     J = system.J

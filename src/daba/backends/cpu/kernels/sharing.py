@@ -9,6 +9,7 @@ from numba import prange
 
 from daba.backends.cpu.kernels import formulas
 from daba.backends.cpu.kernels.binding import inline, kernel
+from daba.core.types import Int64, Matrix, Observations
 
 error = formulas.error
 penalty = formulas.penalty
@@ -40,7 +41,16 @@ def add_intrinsics(obs, c, points, i, kind, radius, row):
 
 
 @kernel
-def intrinsics_systems(intra, inter, cameras, points, chosen, kind, radius, out):
+def intrinsics_systems(
+    intra: Observations,
+    inter: Observations,
+    cameras: Matrix,
+    points: Matrix,
+    chosen: Int64,
+    kind: int,
+    radius: float,
+    out: Matrix,
+):
     """Matrix, gradient and value of each chosen camera, over all its observations, (n, 10)."""
     for n in prange(len(chosen)):
         i = chosen[n]

@@ -8,6 +8,7 @@ from numba import prange
 from daba.backends.cpu.kernels import formulas
 from daba.backends.cpu.kernels.binding import inline, kernel
 from daba.backends.cpu.kernels.tasks import sum_tasks
+from daba.core.types import Bools, Floats, Matrix, Tasks
 
 exponential = formulas.exponential
 multiply3 = formulas.multiply3
@@ -41,7 +42,17 @@ def project_rotation(m):
 
 
 @kernel
-def retract(cameras, points, step_c, step_l, active, tasks, tasks_l, out_c, out_l):
+def retract(
+    cameras: Matrix,
+    points: Matrix,
+    step_c: Matrix,
+    step_l: Matrix,
+    active: Bools,
+    tasks: Tasks,
+    tasks_l: Tasks,
+    out_c: Matrix,
+    out_l: Matrix,
+):
     """out = x ⊕ step on the active devices, x elsewhere."""
     for t in prange(len(tasks.device)):
         moves = active[tasks.device[t]]
@@ -60,7 +71,15 @@ def retract(cameras, points, step_c, step_l, active, tasks, tasks_l, out_c, out_
 
 
 @kernel
-def choose(chosen, a_c, a_l, tasks, tasks_l, out_c, out_l):
+def choose(
+    chosen: Bools,
+    a_c: Matrix,
+    a_l: Matrix,
+    tasks: Tasks,
+    tasks_l: Tasks,
+    out_c: Matrix,
+    out_l: Matrix,
+):
     """out ← a on the chosen devices."""
     for t in prange(len(tasks.device)):
         if chosen[tasks.device[t]]:
@@ -73,7 +92,7 @@ def choose(chosen, a_c, a_l, tasks, tasks_l, out_c, out_l):
 
 
 @kernel
-def extrapolate_cameras(gamma, cameras, last, out):
+def extrapolate_cameras(gamma: Floats, cameras: Matrix, last: Matrix, out: Matrix):
     """x̄ = Proj(x + γ (x − x_last)), γ by camera."""
     for i in prange(len(cameras)):
         for a in range(15):
@@ -82,7 +101,9 @@ def extrapolate_cameras(gamma, cameras, last, out):
 
 
 @kernel
-def extrapolate_points(gamma, points, last, middle, clip, out):
+def extrapolate_points(
+    gamma: float, points: Matrix, last: Matrix, middle: Matrix, clip: float, out: Matrix
+):
     """l̄ = l + γ (l − l_last), no further than clip × the distance from l to `middle`."""
     for j in prange(len(points)):
         reach2 = 0.0
@@ -96,7 +117,7 @@ def extrapolate_points(gamma, points, last, middle, clip, out):
 
 
 @kernel
-def reset_momentum(x_bar, new, cameras, distance, s):
+def reset_momentum(x_bar: Matrix, new: Matrix, cameras: Matrix, distance: Floats, s: Floats):
     """s ← 1 for each camera that went back on its momentum, ⟨x̄ − x⁺, x⁺ − x⟩ > 0, measured in
     radians, in the distance to what it sees, and in focal lengths."""
     for i in prange(len(s)):
@@ -112,7 +133,9 @@ def reset_momentum(x_bar, new, cameras, distance, s):
 
 
 @kernel
-def square_distance(cameras, points, base_c, base_l, tasks, tasks_l):
+def square_distance(
+    cameras: Matrix, points: Matrix, base_c: Matrix, base_l: Matrix, tasks: Tasks, tasks_l: Tasks
+):
     """|x − base|² of each device, (S,)."""
     partial_c = np.zeros(len(tasks.device))
     for t in prange(len(tasks.device)):

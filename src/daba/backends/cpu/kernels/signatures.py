@@ -1,0 +1,41 @@
+"""What Numba calls the types that a kernel's arguments are annotated with."""
+
+import inspect
+from types import NoneType
+from typing import Annotated, get_args, get_origin, get_type_hints
+
+import numba
+import numpy as np
+from numba import types
+
+SCALARS = {bool: types.boolean, int: types.int64, float: types.float64}
+
+
+def signature_of(function, given):
+    """Types of all arguments; those that may be None are, unless `given`."""
+    hints = get_type_hints(function, include_extras=True)
+    return tuple(type_of(hints[name], given) for name in inspect.signature(function).parameters)
+
+
+def type_of(hint, given=False):
+    """An array is contiguous, and has one dimension where none are told; a bundle has its fields'
+    types."""
+    parts = get_args(hint)
+    if hint in SCALARS:
+        return SCALARS[hint]
+    if NoneType in parts:
+        return type_of(parts[0]) if given else types.none
+    if get_origin(hint) is Annotated:
+        array, dimensions = parts
+        return _array(array, dimensions)
+    if get_origin(hint) is tuple:
+        return types.Tuple([type_of(part) for part in parts])
+    if get_origin(hint) is np.ndarray:
+        return _array(hint, 1)
+    fields = get_type_hints(hint, include_extras=True)
+    return types.BaseTuple.from_types([type_of(fields[name]) for name in hint._fields], hint)
+
+
+def _array(hint, dimensions):
+    _, kind = get_args(hint)
+    return types.Array(numba.from_dtype(np.dtype(get_args(kind)[0])), dimensions, "C")
