@@ -25,7 +25,7 @@ from daba.core.options import Options
 from daba.distributed.shard import join
 from daba.io.store.store import Store, write_store
 from daba.partition.ordering import Layout, lay_out
-from daba.runtime.loop import solve
+from daba.runtime.solve import solve
 from scene import in_strips, landscape
 
 SIZES = (

@@ -37,7 +37,7 @@ _HOME = {
     "daba.runtime.result": ["Iteration", "Result"],
     "daba.runtime.recording": ["Recorder"],
     "daba.tools.report.run_report": ["write_report"],
-    "daba.runtime.loop": ["solve"],
+    "daba.runtime.solve": ["solve"],
     "daba.tools.synthetic": ["SceneOptions", "generate"],
 }  # fmt: skip
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
@@ -69,9 +69,9 @@ if TYPE_CHECKING:
     from daba.problem.problem import Problem
     from daba.runtime.checkpoint import Checkpoints
     from daba.runtime.gather import gather, save_store
-    from daba.runtime.loop import solve
     from daba.runtime.recording import Recorder
     from daba.runtime.result import Iteration, Result
+    from daba.runtime.solve import solve
     from daba.tools.report.run_report import write_report
     from daba.tools.synthetic import SceneOptions, generate
 

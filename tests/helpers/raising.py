@@ -4,10 +4,10 @@ import sys
 from typing import Any
 
 from daba.distributed.comm.launcher import communicator
-from daba.runtime.loop import Run
+from daba.runtime.loop import Loop
 from daba.tools.cli import main
 
-advance = Run.advance
+advance = Loop.advance
 
 
 def stumble(self: Any) -> None:
@@ -16,5 +16,5 @@ def stumble(self: Any) -> None:
     advance(self)
 
 
-Run.advance = stumble  # type: ignore[method-assign]
+Loop.advance = stumble  # type: ignore[method-assign]
 sys.exit(main())

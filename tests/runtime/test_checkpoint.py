@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -115,6 +117,21 @@ def test_a_finished_solve_resumes_to_itself(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["iteration-00000003"]
 
 
+@pytest.mark.parametrize(
+    "key", ["iteration", "idle", "seconds", "history", "problem", "options", "common", "files"]
+)
+def test_a_manifest_that_lacks_something(key: str, tmp_path: Path) -> None:
+    """Its checksum matches, and it is refused all the same."""
+    solve(3, tmp_path / "saved", devices=2)
+    path = tmp_path / "saved" / "iteration-00000003" / "manifest.json"
+    manifest = json.loads(path.read_text())["checkpoint"]
+    del manifest[key]
+    body = json.dumps(manifest, indent=1)
+    path.write_text(f'{{"crc32": {zlib.crc32(body.encode())}, "checkpoint": {body}}}')
+    with pytest.raises(DabaError, match=rf"manifest.json is not complete: '{key}'"):
+        solve(4, tmp_path / "other", resume=tmp_path / "saved", devices=2)
+
+
 def test_what_a_killed_solve_was_writing_is_removed(tmp_path: Path) -> None:
     solve(3, tmp_path, devices=4)
     half = tmp_path / ".iteration-00000004.0a1b2c3d.tmp"
@@ -149,7 +166,7 @@ def test_a_solve_goes_on_when_it_cannot_be_saved(tmp_path: Path) -> None:
         ({"every": 0, "folder": "saved"}, "at least 1 iteration apart, not 0"),
         ({"minutes": 0.0, "folder": "saved"}, "must be positive, not 0"),
         ({"every": 5}, "checkpoints need a folder"),
-        ({"folder": "no/saved"}, "the folder no does not exist"),
+        ({"folder": "no/saved"}, "the folder .*no does not exist"),
         ({"resume": "saved"}, "saved: there is no checkpoint here"),
     ],
 )

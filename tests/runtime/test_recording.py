@@ -91,7 +91,7 @@ def test_a_full_disk_does_not_end_the_solve(
         raise daba.DabaError("no space left")
 
     monkeypatch.setattr("daba.runtime.recording.open_output", full)
-    with pytest.warns(daba.DabaWarning, match="nothing is recorded any more: no space left"):
+    with pytest.warns(daba.DabaWarning, match=r"the recording failed .*no space left"):
         result = daba.solve(start, iterations=2, recorder=Recorder(tmp_path / "film"))
     assert result.history[-1].iteration == 2
 
@@ -103,7 +103,7 @@ def test_a_page_that_fails_does_not_end_the_solve(start: Problem) -> None:
         calls.append(1)
         raise OSError("the browser is on fire")
 
-    with pytest.warns(daba.DabaWarning, match="nothing is shown any more: the browser is on fire"):
+    with pytest.warns(daba.DabaWarning, match=r"the view .*the browser is on fire"):
         result = daba.solve(start, iterations=2, recorder=Recorder(watchers=[fail]))
     assert result.history[-1].iteration == 2
     assert len(calls) == 1

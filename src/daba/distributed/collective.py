@@ -1,41 +1,52 @@
-"""Writing one folder by all processes at once, whole or not at all."""
+"""What one process does for all, or all do together, so that a failure reaches everyone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from daba.core.errors import DabaError
 from daba.distributed.comm.base import Communicator
+from daba.io.folders import abandon_folder
+
+T = TypeVar("T")
 
 
-def write_together(
+def on_first(comm: Communicator, act: Callable[[], T]) -> T | None:
+    """What rank 0 makes, on rank 0, and None elsewhere; its `DabaError` is raised on all."""
+    made, failure = _attempt(act) if comm.rank == 0 else (None, "")
+    if failure := comm.broadcast(failure):
+        raise DabaError(failure)
+    return made
+
+
+def write_collectively(
     comm: Communicator,
     begin: Callable[[], Path],
     write: Callable[[Path], dict[Any, Any]],
     finish: Callable[[Path, dict[Any, Any]], None],
-    abandon: Callable[[Path], object],
-) -> str:
+) -> None:
     """Rank 0 begins a folder, every process writes its own part, and rank 0 finishes it with what
-    all parts have said of themselves, or abandons it. Returns what went wrong, on every process.
-    """
+    all parts have said of themselves, or removes it; a `DabaError` of any is raised on all."""
+    folder = comm.broadcast(on_first(comm, begin))
+    parts = comm.collect(_attempt(lambda: write(folder)))
 
-    def attempt(action: Callable[[], Any]) -> tuple[Any, str]:
+    def conclude() -> None:
         try:
-            return action(), ""
-        except DabaError as error:
-            return None, str(error)
+            if failure := next((text for _, text in parts if text), ""):
+                raise DabaError(failure)
+            finish(folder, {key: value for part, _ in parts for key, value in part.items()})
+        except BaseException:
+            abandon_folder(folder)
+            raise
 
-    folder, failure = comm.broadcast(attempt(begin) if comm.rank == 0 else None)
-    if failure:
-        return str(failure)
-    parts = comm.collect(attempt(lambda: write(folder)))
-    if comm.rank == 0:
-        failure = next((text for _, text in parts if text), "")
-        if not failure:
-            every = {key: value for part, _ in parts for key, value in part.items()}
-            _, failure = attempt(lambda: finish(folder, every))
-        if failure:
-            abandon(folder)
-    return str(comm.broadcast(failure))
+    on_first(comm, conclude)
+
+
+def _attempt(act: Callable[[], T]) -> tuple[T | None, str]:
+    """What was made, and what went wrong."""
+    try:
+        return act(), ""
+    except DabaError as error:
+        return None, str(error)

@@ -69,13 +69,7 @@ def open_output(path: PathLike) -> Iterator[IO[bytes]]:
     The bytes go to a temporary file in the same folder, which takes the final name only after
     everything is on the disk; on any failure it is removed and an older file stays as it was.
     """
-    target = Path(os.path.realpath(path))  # a symbolic link stays one
-    if target.is_dir():
-        raise DabaError(f"cannot write {path}: it is a folder; give the name of a file in it")
-    if not target.parent.is_dir():
-        raise DabaError(
-            f"cannot write {path}: the folder {target.parent} does not exist; create it first"
-        )
+    target = file_target(path)
     try:
         if target.exists() and not target.is_file():  # a pipe or a device cannot be replaced
             with open(target, "wb") as raw, _compressor(raw, path) as stream:
@@ -96,6 +90,36 @@ def open_output(path: PathLike) -> Iterator[IO[bytes]]:
             raise
     except OSError as error:
         raise DabaError(f"cannot write {path}: {reason(error)}") from error
+
+
+def file_target(path: PathLike) -> Path:
+    """Where a file is to be written, links followed; `DabaError` if none can be."""
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise DabaError(f"cannot write {path}: it is a folder; give the name of a file in it")
+    special = target.exists() and not target.is_file()  # a pipe or a device
+    _check_writable(path, target if special else target.parent, target.parent)
+    return target
+
+
+def folder_target(path: PathLike, what: str, in_place: bool = False) -> Path:
+    """Where a folder is to be written, links followed; `DabaError` if none can be.
+
+    what       what the folder is to hold, for the message
+    in_place   whether it is filled where it is, rather than beside it and renamed
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_dir():
+        raise DabaError(f"cannot write {path}: it is a file, and {what} needs a folder")
+    _check_writable(path, target if in_place and target.is_dir() else target.parent, target.parent)
+    return target
+
+
+def _check_writable(path: PathLike, written: Path, parent: Path) -> None:
+    if not parent.is_dir():
+        raise DabaError(f"cannot write {path}: the folder {parent} does not exist; create it first")
+    if not os.access(written, os.W_OK):
+        raise DabaError(f"cannot write {path}: permission denied")
 
 
 @contextmanager

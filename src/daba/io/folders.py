@@ -1,7 +1,7 @@
-"""A folder, a store's or a COLMAP model's, appears complete or not at all.
+"""A folder (a store, a COLMAP model, a checkpoint) appears complete or not at all.
 
-It is filled under another name beside its place and renamed when everything is on the disk; an
-older store is moved aside for that moment and deleted afterwards.
+It is filled under another name beside its own and renamed when everything is on the disk; an older
+one is moved aside for that moment and deleted afterwards.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from daba.core.errors import DabaError
-from daba.io.files import PathLike, writing_folder
+from daba.io.files import PathLike, folder_target, writing_folder
 
 FORMAT = "daba store"
 MANIFEST = "manifest.json"
@@ -26,7 +26,7 @@ _OURS = re.compile(r"manifest\.json|device-\d{4,}|info-.*\.npy")
 
 def check_folder(path: PathLike) -> None:
     """Raise `DabaError` if no store can be written there."""
-    target = place_for_folder(path, "a store")
+    target = folder_target(path, "a store")
     if target.is_dir():
         with writing_folder(path):
             names = os.listdir(target)
@@ -35,20 +35,6 @@ def check_folder(path: PathLike) -> None:
                 f"cannot write {path}: there is a folder of that name that is not a daba store; "
                 "choose another name or remove it first"
             )
-
-
-def place_for_folder(path: PathLike, what: str) -> Path:
-    """Where a folder is to be written; `DabaError` if there can be none."""
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_dir():
-        raise DabaError(f"cannot write {path}: it is a file, and {what} is a folder")
-    if not target.parent.is_dir():
-        raise DabaError(
-            f"cannot write {path}: the folder {target.parent} does not exist; create it first"
-        )
-    if not os.access(target.parent, os.W_OK):
-        raise DabaError(f"cannot write {path}: permission denied")
-    return target
 
 
 def is_store(folder: Path) -> bool:
@@ -60,7 +46,7 @@ def is_store(folder: Path) -> bool:
     return isinstance(manifest, dict) and manifest.get("format") == FORMAT
 
 
-Check = Callable[[PathLike], None]
+Check = Callable[[PathLike], object]
 """Raises `DabaError` if a folder cannot be written there."""
 
 

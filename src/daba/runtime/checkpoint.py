@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shutil
 import time
 import warnings
@@ -22,12 +21,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from daba.core.errors import DabaError, DabaWarning
-from daba.distributed.collective import write_together
-from daba.io.files import PathLike, open_output, writing_folder
+from daba.distributed.collective import write_collectively
+from daba.io.files import PathLike, folder_target, open_output, writing_folder
+from daba.io.folders import begin_folder, finish_folder
+from daba.runtime.loop import Progress
+from daba.runtime.observers import Observer
 from daba.runtime.result import Iteration
 
 if TYPE_CHECKING:
-    from daba.runtime.loop import Run
+    from daba.runtime.loop import Loop
     from daba.solver.interface import Solver
 
 FORMAT, VERSION = "daba checkpoint", 1
@@ -40,8 +42,11 @@ FREE = {
 
 
 @dataclass
-class Checkpoints:
+class Checkpoints(Observer):
     """Where and when a solve is saved, and what it resumes from."""
+
+    what = "saving checkpoints"
+    collective = True
 
     folder: PathLike | None = None
     """Where to save; one checkpoint is left at the end of a solve, however it ends."""
@@ -64,7 +69,7 @@ class Checkpoints:
         if self.resume is not None:
             latest(Path(self.resume))
         if self.folder is not None:
-            _check_folder(Path(self.folder))
+            folder_target(self.folder, "a checkpoint", in_place=True)
         if self.folder is not None and not self._goes_on():
             there = _checkpoints(Path(self.folder))
             if there:  # of another solve, and the latest in a folder is the one that counts
@@ -80,57 +85,46 @@ class Checkpoints:
         resumed = Path(self.resume).resolve()
         return Path(self.folder).resolve() in (resumed, resumed.parent)
 
-    def save_if_due(self, run: Run) -> None:
+    def report(self, loop: Loop) -> None:
+        """Save if it is time."""
         due = False
         if self.every is not None:
-            due = run.iteration - max(self._last, 0) >= self.every
+            due = loop.iteration - max(self._last, 0) >= self.every
         if self.minutes is not None:
             late = time.perf_counter() - self._saved >= 60.0 * self.minutes
-            due = run.comm.any(late and run.comm.rank == 0) or due
+            due = loop.comm.any(late and loop.comm.rank == 0) or due
         if due:
-            self.save(run)
+            self.save(loop)
 
-    def save(self, run: Run) -> None:
-        """Write a checkpoint; every process its own devices."""
-        if self.folder is None or self._last == run.iteration:
+    def end(self, loop: Loop) -> None:
+        self.save(loop)
+
+    def save(self, loop: Loop) -> None:
+        """Write a checkpoint, every process its own devices. One that cannot be written is told in
+        a warning, and the next is tried: disks that were full have space again."""
+        if self.folder is None or self._last == loop.iteration:
             return
-        root = Path(self.folder)
-        target = root / f"iteration-{run.iteration:08d}"
+        try:
+            _write_checkpoint(Path(self.folder), loop)
+        except DabaError as error:
+            if loop.comm.rank == 0:
+                text = f"no checkpoint at iteration {loop.iteration}: {error}"
+                warnings.warn(text, DabaWarning, stacklevel=2)
+        self._saved, self._last = time.perf_counter(), loop.iteration
 
-        def finish(folder: Path, checksums: dict[str, int]) -> None:
-            _write_manifest(folder, run, checksums)
-            _publish(folder, target)
-            _remove_old(root)
-
-        failure = write_together(
-            run.comm,
-            begin=lambda: _temporary(root, target),
-            write=lambda folder: {
-                _name(device): _write(folder / _name(device), arrays)
-                for device, arrays in run.solver.device_states().items()
-            },
-            finish=finish,
-            abandon=lambda folder: shutil.rmtree(folder, ignore_errors=True),
-        )
-        if failure and run.comm.rank == 0:
-            # a solve of many hours must not end for want of a checkpoint
-            text = f"no checkpoint at iteration {run.iteration}: {failure}"
-            warnings.warn(text, DabaWarning, stacklevel=2)
-        self._saved, self._last = time.perf_counter(), run.iteration
-
-    def restore(self, solver: Solver, fingerprint: dict[str, Any]) -> dict[str, Any]:
-        """Put a fresh solver where the checkpoint left off; returns its manifest."""
+    def restore(self, solver: Solver, fingerprint: dict[str, Any]) -> Progress:
+        """Put a fresh solver where the checkpoint left off; returns how far it had come."""
         assert self.resume is not None
         folder = latest(Path(self.resume))
-        manifest = _read_manifest(folder)
+        manifest, progress = _read_manifest(folder)
         _check_same(folder, manifest, solver, fingerprint)
         arrays = {}
         for device in range(solver.shard.first, solver.shard.first + solver.shard.num_devices):
             arrays[device] = _read(folder / _name(device), manifest["files"][_name(device)])
         solver.put_back(arrays, manifest["common"])
         if self._goes_on():
-            self._last = manifest["iteration"]
-        return manifest
+            self._last = progress.iteration
+        return progress
 
 
 def latest(path: Path) -> Path:
@@ -151,26 +145,29 @@ def _name(device: int) -> str:
     return f"device-{device:04d}.npz"
 
 
-def _check_folder(root: Path) -> None:
-    """Raise `DabaError` if nothing can be saved there."""
-    if root.exists() and not root.is_dir():
-        raise DabaError(f"cannot write {root}: it is a file, and checkpoints need a folder")
-    if not root.absolute().parent.is_dir():
-        raise DabaError(
-            f"cannot write {root}: the folder {root.parent} does not exist; create it first"
-        )
-    if not os.access(root if root.is_dir() else root.absolute().parent, os.W_OK):
-        raise DabaError(f"cannot write {root}: permission denied")
+def _write_checkpoint(root: Path, loop: Loop) -> None:
+    target = root / f"iteration-{loop.iteration:08d}"
 
+    def check(path: PathLike) -> object:
+        return folder_target(path, "a checkpoint")
 
-def _temporary(root: Path, target: Path) -> Path:
-    import secrets
+    def begin() -> Path:
+        with writing_folder(root):
+            root.mkdir(exist_ok=True)
+        return begin_folder(target, check)
 
-    with writing_folder(root):
-        root.mkdir(exist_ok=True)
-        folder = root / f".{target.name}.{secrets.token_hex(4)}.tmp"
-        folder.mkdir()
-    return folder
+    def write(folder: Path) -> dict[str, int]:
+        return {
+            _name(device): _write(folder / _name(device), arrays)
+            for device, arrays in loop.solver.device_states().items()
+        }
+
+    def finish(folder: Path, checksums: dict[str, int]) -> None:
+        _write_manifest(folder, loop, checksums)
+        finish_folder(folder, target, check)
+        _remove_old(root)
+
+    write_collectively(loop.comm, begin, write, finish)
 
 
 def _write(path: Path, arrays: dict[str, np.ndarray]) -> int:
@@ -202,25 +199,25 @@ def _damaged(path: Path, why: str) -> str:
     return text
 
 
-def _write_manifest(folder: Path, run: Run, files: dict[str, int]) -> None:
+def _write_manifest(folder: Path, loop: Loop, files: dict[str, int]) -> None:
     manifest = {
         "format": FORMAT,
         "version": VERSION,
-        "iteration": run.iteration,
-        "idle": run.idle,
-        "seconds": time.perf_counter() - run.begin,
-        "problem": run.fingerprint,
-        "options": run.options.to_dict(),
-        "common": run.solver.common_state(),
+        "iteration": loop.iteration,
+        "idle": loop.idle,
+        "seconds": loop.clock(),
+        "problem": loop.fingerprint,
+        "options": loop.options.to_dict(),
+        "common": loop.solver.common_state(),
         "files": files,
-        "history": [asdict(entry) for entry in run.history],
+        "history": [asdict(entry) for entry in loop.history],
     }
     body = json.dumps(manifest, indent=1)
     with open_output(folder / "manifest.json") as out:
         out.write(f'{{"crc32": {zlib.crc32(body.encode())},\n"checkpoint": {body}}}\n'.encode())
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def _read_manifest(folder: Path) -> tuple[dict[str, Any], Progress]:
     path = folder / "manifest.json"
     try:
         text = path.read_text()
@@ -237,8 +234,15 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise DabaError(f"{path} was written by another daba (version {version} of the format)")
     if zlib.crc32(json.dumps(manifest, indent=1).encode()) != checksum:
         raise DabaError(_damaged(path, "has been changed"))
-    manifest["history"] = [Iteration(**entry) for entry in manifest["history"]]
-    return dict(manifest)
+    try:
+        history = [Iteration(**entry) for entry in manifest["history"]]
+        progress = Progress(manifest["iteration"], manifest["idle"], manifest["seconds"], history)
+        missing = {"problem", "options", "common", "files"} - set(manifest)
+    except (KeyError, TypeError) as error:
+        raise DabaError(_damaged(path, f"is not complete: {error}")) from None
+    if missing:
+        raise DabaError(_damaged(path, f"is not complete: {min(missing)!r}"))
+    return dict(manifest), progress
 
 
 def _check_same(
@@ -262,14 +266,7 @@ def _check_same(
             )
 
 
-def _publish(folder: Path, target: Path) -> None:
-    with writing_folder(target):
-        if target.exists():  # an older run's, or this iteration saved before: ours is as good
-            shutil.rmtree(target)
-        folder.rename(target)
-
-
 def _remove_old(root: Path) -> None:
     """All but the latest, and what a solve that was killed while it saved has left."""
-    for path in (*_checkpoints(root)[:-KEPT], *root.glob(".iteration-*.tmp")):
+    for path in (*_checkpoints(root)[:-KEPT], *root.glob(".iteration-*.???")):
         shutil.rmtree(path, ignore_errors=True)

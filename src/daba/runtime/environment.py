@@ -1,12 +1,17 @@
-"""What is needed to judge a time, and nothing that names the machine."""
+"""What a solve runs on, without naming the machine, and how much memory it has used."""
 
 from __future__ import annotations
 
 import os
 import platform
+import resource
+import sys
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
+
+STATUS = Path("/proc/self/status")
 
 
 def machine() -> dict[str, Any]:
@@ -36,3 +41,13 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+def peak_memory() -> int:
+    """The most memory this process has held at once, in bytes."""
+    if STATUS.exists():  # elsewhere the parent's memory counts until the process is its own
+        for line in STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from daba.core.errors import DabaError
-from daba.distributed.collective import write_together
+from daba.distributed.collective import on_first, write_collectively
 from daba.distributed.comm.base import Communicator
 from daba.problem.problem import Problem
 from daba.runtime.result import Result
@@ -43,17 +42,11 @@ def save_store(result: Result, path: PathLike, comm: Communicator | None = None)
     comm = comm or Communicator()
     source = result.source
     if comm.broadcast(source is None or isinstance(source, Problem)):
-        failure = ""
-        if comm.rank == 0:
-            try:
-                store.save(result.problem, path, result.options.devices, result.options.seed)
-            except DabaError as error:
-                failure = str(error)
-        if failure := comm.broadcast(failure):
-            raise DabaError(failure)
+        options = result.options
+        on_first(comm, lambda: store.save(result.problem, path, options.devices, options.seed))
         return
     assert isinstance(source, store.Store)
-    failure = write_together(
+    write_collectively(
         comm,
         begin=lambda: solved_store.begin_solution(path),
         write=lambda folder: {
@@ -61,7 +54,4 @@ def save_store(result: Result, path: PathLike, comm: Communicator | None = None)
             for device, x in result.local.items()
         },
         finish=lambda folder, crcs: solved_store.finish_solution(source, folder, path, crcs),
-        abandon=solved_store.abandon_solution,
     )
-    if failure:
-        raise DabaError(failure)

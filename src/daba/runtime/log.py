@@ -3,52 +3,47 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
-from daba.io.files import PathLike, writing_folder
-from daba.runtime.memory import peak_memory
+from daba.io.files import PathLike, folder_target
+from daba.runtime.environment import peak_memory
+from daba.runtime.observers import Observer
 
 if TYPE_CHECKING:
-    from daba.distributed.comm.base import Traffic
+    from daba.runtime.loop import Loop
 
 HEAD = "time iteration F compute_s waiting_s exchange_s bytes_sent neighbours peak_MB"
 
 
-@contextmanager
-def open_log(folder: PathLike | None, rank: int) -> Iterator[TextIO | None]:
-    """`rank-0003.log` in the folder, which is made if need be; None if no log is kept."""
-    if folder is None:
-        yield None
-        return
-    path = Path(folder) / f"rank-{rank:04d}.log"
-    with writing_folder(path):
-        path.parent.mkdir(exist_ok=True)
-        out = open(path, "w", buffering=1)  # noqa: SIM115 - line by line: it is read when something went wrong
-        print(HEAD, file=out)
-    with out:
-        yield out
+class Log(Observer):
+    """`rank-0003.log` in a folder, which is made if need be. Each line is on the disk before the
+    next iteration: a log is read when something went wrong."""
+
+    what = "the log"
+
+    def __init__(self, folder: PathLike, rank: int) -> None:
+        self.path = folder_target(folder, "a log", in_place=True) / f"rank-{rank:04d}.log"
+        self.begun = False
+
+    def begin(self, loop: Loop) -> None:
+        if not self.begun:  # or another loop of the same solve goes on
+            self.path.parent.mkdir(exist_ok=True)
+            self.path.write_text(HEAD + "\n")
+        self.begun = True
+
+    def report(self, loop: Loop) -> None:
+        with open(self.path, "a") as out:
+            print(line(loop), file=out)
 
 
-def write_line(
-    out: TextIO,
-    iteration: int,
-    F: float,
-    neighbours: Sequence[int],
-    traffic: Traffic,
-    computing: float,
-) -> None:
+def line(loop: Loop) -> str:
     """What this process did since the line before; F is that of its own devices."""
+    local = loop.local
+    traffic = local.traffic
     sent = ",".join(f"{rank}:{count}" for rank, count in traffic.bytes.items()) or "-"
-    print(
-        time.strftime("%Y-%m-%dT%H:%M:%S"),
-        iteration,
-        f"{F:.9g}",
-        f"{computing:.6f} {traffic.waiting:.6f} {traffic.exchanging:.6f}",
-        sent,
-        ",".join(map(str, neighbours)) or "-",
-        f"{peak_memory() / 1e6:.1f}",
-        file=out,
+    neighbours = ",".join(map(str, loop.solver.exchange.neighbours)) or "-"
+    return (
+        f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {loop.iteration} {local.objective:.9g} "
+        f"{local.computing:.6f} {traffic.waiting:.6f} {traffic.exchanging:.6f} "
+        f"{sent} {neighbours} {peak_memory() / 1e6:.1f}"
     )

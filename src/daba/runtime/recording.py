@@ -10,21 +10,23 @@ Each process gives what its devices own, and rank 0 writes.
 from __future__ import annotations
 
 import io
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from daba.core.errors import DabaError, DabaWarning
-from daba.io.files import PathLike, open_output, writing_folder
+from daba.core.errors import DabaError
+from daba.io.files import PathLike, folder_target, open_output, writing_folder
 from daba.io.ply import openings
 from daba.problem.problem import Floats, Ints
+from daba.runtime.observers import Observer, warn_switched_off
 
 if TYPE_CHECKING:
-    from daba.runtime.loop import Run
+    from daba.distributed.comm.base import Communicator
+    from daba.runtime.loop import Loop
     from daba.solver.interface import Solver
 
 CAMERAS, POINTS = 5000, 50_000
@@ -70,7 +72,7 @@ Watcher = Callable[[Still, Snapshot], Any]
 
 
 @dataclass
-class Recorder:
+class Recorder(Observer):
     """For `daba.solve(recorder=…)`: takes snapshots and hands them on.
 
     folder     where they are written; it must be empty or new
@@ -78,11 +80,12 @@ class Recorder:
     info       `problem.info`, for the colours of points
     """
 
+    what = "the recording"
+    collective = True
     folder: PathLike | None = None
     watchers: Sequence[Watcher] = ()
     info: dict[str, Any] = field(default_factory=dict)
     _still: Still | None = None
-    _run: Run | None = None
     _past: tuple[int, float] = (0, 0.0)
     """Iterations and seconds of solves before this one, which goes on from them."""
     _next: int = 0
@@ -91,27 +94,12 @@ class Recorder:
 
     def __post_init__(self) -> None:
         if self.folder is not None:
-            check_folder(Path(self.folder))
+            check_folder(self.folder)
 
-    def take(self, run: Run) -> None:
-        """Look at a solve, if it is time; all processes call after each report."""
-        if run is not self._run:
-            self._begin(run)
-        number = self._past[0] + run.history[-1].iteration
-        if number >= self._next:
-            self._next = max(number + 1, int(number * GROWTH) if number >= EACH else 0)
-            self._take(run)
-
-    def finish(self, run: Run) -> None:
-        """The last iteration is always recorded; another solve may go on from it."""
-        if self._past[0] + run.history[-1].iteration != self._taken[0]:
-            self._take(run)
-        self._run = None
-
-    def _begin(self, run: Run) -> None:
+    def begin(self, loop: Loop) -> None:
         """Choose what is shown, by number: every process finds what it owns of it."""
-        self._run, shard = run, run.solver.shard
-        if self._taken[0] >= 0:
+        shard = loop.solver.shard
+        if self._taken[0] >= 0 and loop.earlier is None:
             self._past = self._taken
         extent = shard.extent
         steps = [max(1, count // most) for count, most in
@@ -120,19 +108,34 @@ class Recorder:
             np.flatnonzero(shard.camera_order % steps[0] == 0),
             np.flatnonzero(shard.point_order % steps[1] == 0),
         )
-        parts = run.comm.collect(_still_part(run.solver, *self._mine))
-        if run.comm.rank == 0:
-            still = _put_together(parts, run.fingerprint["name"], self.info)
-            self._order = np.argsort(still.camera_id), np.argsort(still.point_id)
-            if self._still is None:
-                self._still = _sorted(still, *self._order)
-                self._write(STILL, self._still._asdict())
+        parts = loop.comm.collect(_still_part(loop.solver, *self._mine))
+        if loop.comm.rank == 0:
+            with self._switched_off_by_errors():
+                still = _put_together(parts, loop.fingerprint["name"], self.info)
+                self._order = np.argsort(still.camera_id), np.argsort(still.point_id)
+                if self._still is None:
+                    self._still = _sorted(still, *self._order)
+                    self._write(STILL, self._still._asdict())
 
-    def _take(self, run: Run) -> None:
-        entry = run.history[-1]
+    def report(self, loop: Loop) -> None:
+        """Take a snapshot, if it is time."""
+        number = self._past[0] + loop.history[-1].iteration
+        if number >= self._next:
+            self._next = max(number + 1, int(number * GROWTH) if number >= EACH else 0)
+            self._take(loop)
+
+    def end(self, loop: Loop) -> None:
+        """The last iteration is always recorded; another solve may go on from it."""
+        if self._past[0] + loop.history[-1].iteration != self._taken[0]:
+            self._take(loop)
+
+    def _take(self, loop: Loop) -> None:
+        if not self._wanted(loop.comm):
+            return
+        entry = loop.history[-1]
         self._taken = self._past[0] + entry.iteration, self._past[1] + entry.seconds
-        taken = run.comm.collect(run.solver.view(*self._mine))
-        if run.comm.rank == 0:
+        taken = loop.comm.collect(loop.solver.view(*self._mine))
+        if loop.comm.rank == 0:
             assert self._still is not None
             cameras, points = (
                 np.concatenate(part)[order]
@@ -143,30 +146,42 @@ class Recorder:
                 *self._taken, entry.mean_objective, entry.rms_pixels,
                 cameras.astype(np.float32), (points - self._still.origin).astype(np.float32),
             )  # fmt: skip
-            self._write(f"iteration-{shot.iteration:08d}.npz", shot._asdict())
+            with self._switched_off_by_errors():
+                self._write(f"iteration-{shot.iteration:08d}.npz", shot._asdict())
             self._show(self._still, shot)
+
+    def _wanted(self, comm: Communicator) -> bool:
+        """Whether rank 0 still has somebody to hand snapshots to."""
+        return bool(comm.broadcast(self.folder is not None or len(self.watchers) > 0))
 
     def _show(self, still: Still, shot: Snapshot) -> None:
         for watch in tuple(self.watchers):
             try:
                 watch(still, shot)
-            except Exception as error:  # a solve must not end because a page did
-                warnings.warn(f"nothing is shown any more: {error}", DabaWarning, stacklevel=2)
+            except Exception as error:
+                warn_switched_off("the view of the solve", error)
                 self.watchers = [other for other in self.watchers if other is not watch]
+
+    @contextmanager
+    def _switched_off_by_errors(self) -> Iterator[None]:
+        """What only rank 0 does, and only it can know to have failed."""
+        try:
+            yield
+        except Exception as error:
+            warn_switched_off(self.what, error)
+            self.folder = None
+            if self._still is None:  # nor can anything be shown
+                self.watchers = ()
 
     def _write(self, name: str, arrays: dict[str, Any]) -> None:
         if self.folder is None:
             return
         stream = io.BytesIO()
         np.savez(stream, **arrays)
-        try:
-            with writing_folder(self.folder):
-                Path(self.folder).mkdir(exist_ok=True)
-            with open_output(Path(self.folder) / name) as out:
-                out.write(stream.getvalue())
-        except DabaError as error:  # a solve must not end for want of its film
-            warnings.warn(f"nothing is recorded any more: {error}", DabaWarning, stacklevel=2)
-            self.folder = None
+        with writing_folder(self.folder):
+            Path(self.folder).mkdir(exist_ok=True)
+        with open_output(Path(self.folder) / name) as out:
+            out.write(stream.getvalue())
 
 
 def _still_part(solver: Solver, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
@@ -215,16 +230,13 @@ def _sorted(still: Still, cameras: np.ndarray, points: np.ndarray) -> Still:
     )
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(folder: PathLike) -> None:
     """Raise `DabaError` if no recording can be begun there."""
-    if folder.exists() and not folder.is_dir():
-        raise DabaError(f"cannot record to {folder}: it is a file, and a recording needs a folder")
-    if folder.is_dir() and any(folder.iterdir()):
-        raise DabaError(f"cannot record to {folder}: it is not empty; choose another folder")
-    if not folder.absolute().parent.is_dir():
-        raise DabaError(
-            f"cannot record to {folder}: the folder {folder.parent} does not exist; create it first"
-        )
+    target = folder_target(folder, "a recording", in_place=True)
+    with writing_folder(folder):
+        empty = not target.is_dir() or next(target.iterdir(), None) is None
+    if not empty:
+        raise DabaError(f"cannot write {folder}: it is not empty, and a recording needs a new one")
 
 
 def is_recording(path: Path) -> bool:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from daba.core.errors import DabaError
 from daba.core.options import Options
+from daba.distributed.comm.base import Traffic
 from daba.problem.problem import Problem
+from daba.runtime.environment import peak_memory
 
 if TYPE_CHECKING:
-    from daba.distributed.comm.base import Traffic
     from daba.distributed.scatter import Sizes
     from daba.distributed.shard import State
     from daba.io.store.store import Store
@@ -51,11 +52,6 @@ class Iteration:
     prior_objective: float = 0.0
     """The priors' part of F."""
 
-    def after(self, past: Iteration) -> Iteration:
-        """Counted on from where a solve before has ended."""
-        number, seconds = past.iteration + self.iteration, past.seconds + self.seconds
-        return replace(self, iteration=number, seconds=seconds)
-
 
 @dataclass
 class RankReport:
@@ -74,9 +70,16 @@ class RankReport:
     def add(self, traffic: Traffic, computing: float) -> None:
         for neighbour, sent in traffic.bytes.items():
             self.bytes_sent[neighbour] = self.bytes_sent.get(neighbour, 0) + sent
-        self.compute_seconds += max(computing, 0.0)
+        self.compute_seconds += computing
         self.waiting_seconds += traffic.waiting
         self.exchange_seconds += traffic.exchanging
+
+    def conclude(self, earlier: RankReport | None) -> None:
+        """Add what an earlier run of the same solve did, and see how much memory was needed."""
+        self.peak_memory = peak_memory()
+        if earlier is not None:
+            done = Traffic(earlier.bytes_sent, earlier.exchange_seconds, earlier.waiting_seconds)
+            self.add(done, earlier.compute_seconds)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"devices": list(self.devices)}
@@ -106,6 +109,8 @@ class Result:
     """Points that `Options.points_in_front` has brought in front of their cameras."""
     dropped: Dropped | None = None
     """What `Options.filter` has taken out; `history` goes on after it."""
+    notes: list[str] = field(default_factory=list)
+    """What a user should know of how it ended, beside the reason."""
     partition: Partition | None = None
     """Which device owned what, where one process holds the whole problem."""
 
@@ -196,7 +201,7 @@ class Result:
             rows[-1:-1] = self.dropped.rows()
         if len(self.ranks) > 1:
             rows.insert(-1, ("processes", self._process_words()))
-        return rows
+        return rows + [("note", note) for note in self.notes]
 
     def _constraint_rows(self) -> list[tuple[str, str]]:
         """Nothing for a plain problem."""
@@ -290,6 +295,7 @@ class Result:
             "result": {
                 "reason": self.reason,
                 "converged": self.converged,
+                "notes": self.notes,
                 "iterations": self.history[-1].iteration,
                 "seconds": self.seconds,
                 "objective": self.objective,

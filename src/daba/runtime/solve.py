@@ -1,159 +1,236 @@
-"""One solve, and others after it: with points in front of their cameras, and without outliers."""
+"""`daba.solve`: the one way in. Sets up, runs the loop, and again on what has been changed since;
+all of it is one history."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from daba.core.errors import DabaError
 from daba.core.options import Options
+from daba.distributed.collective import on_first
 from daba.partition.partition import Partition
 from daba.problem.problem import Problem
-from daba.runtime.log import open_log
-from daba.runtime.result import Iteration, Result
+from daba.runtime.log import Log
+from daba.runtime.loop import BY_USER, Loop
+from daba.runtime.observers import Callback, CallbackObserver, Observers
+from daba.runtime.result import Iteration, RankReport, Result
 from daba.runtime.signals import Interrupt
 
 if TYPE_CHECKING:
     from daba.distributed.comm.base import Communicator
+    from daba.distributed.scatter import Setup
     from daba.io.files import PathLike
     from daba.io.store.store import Store
     from daba.runtime.checkpoint import Checkpoints
-    from daba.runtime.loop import Callback
     from daba.runtime.recording import Recorder
 
-TURNS = 2
+T = TypeVar("T")
+
+CORRECTIONS = 2
 """Times that points are brought in front of their cameras after a solve."""
 
 
-def _turned(result: Result) -> tuple[Problem, np.ndarray]:
-    from daba.problem.cheirality import bring_to_front
+def solve(
+    problem: Problem | Store | None,
+    options: Options | None = None,
+    *,
+    partition: Partition | None = None,
+    callback: Callback | None = None,
+    comm: Communicator | None = None,
+    checkpoints: Checkpoints | None = None,
+    log: PathLike | None = None,
+    recorder: Recorder | None = None,
+    **changes: Any,
+) -> Result:
+    """Solve a bundle adjustment problem.
 
-    return bring_to_front(result.problem)
+    problem      from `daba.load`, `Problem.from_arrays` or `daba.generate`; or a `Store`, of which
+                 each process reads its own part; arrays may be torch tensors, and the solution is
+                 returned where cameras and points were given
+    options      an `Options`; single options can be given by name instead, or to change some:
+                 `daba.solve(problem, devices=8, loss=daba.Huber(32.0), iterations=1000)`
+    partition    which device owns what; by default `make_partition(problem, devices)`
+    callback     called with each `Iteration` reported; the solve stops when it returns True
+    comm         `daba.communicator()` to share the work with the other processes of an MPI job,
+                 all of which must call; a `Problem` is taken from rank 0 and may be None elsewhere
+    checkpoints  a `daba.Checkpoints`: where and when to save, and what to resume from
+    log          folder in which each process keeps a log of its own
+    recorder     a `daba.Recorder`: takes snapshots of cameras and points on the way
+
+    Ctrl-C, SIGTERM and SIGUSR1 stop the solve after the iteration at hand; what was reached is
+    returned. A log, a recording or a callback that fails is switched off with a warning. An
+    estimate worse than the start is never returned: the start is, and `Result.notes` says so.
+    """
+    from daba.backends.gpu.problem_tensors import to_device, to_host
+    from daba.distributed.comm.base import Communicator
+
+    options = _options(options, changes, partition)
+    comm = comm or Communicator()
+    observers = [
+        None if log is None else Log(log, comm.rank),
+        recorder,
+        None if callback is None else CallbackObserver(callback),
+    ]
+    given = problem
+    problem, device = to_host(problem)
+    result = _Solve(comm, partition, Observers(observers)).solve(problem, options, checkpoints)
+    if device is not None and result.solution is not None:
+        solution = to_device(result.solution, cast("Problem", given), device)
+        result = replace(result, solution=solution)
+    return result
 
 
-def turns(problem: Problem | Store | None, options: Options) -> bool:
+def _options(
+    options: Options | None, changes: dict[str, Any], partition: Partition | None
+) -> Options:
+    if partition is not None:
+        changes = {"devices": partition.devices, **changes}
+    unknown = sorted(set(changes) - set(Options.__dataclass_fields__))
+    if unknown:
+        raise DabaError(
+            f"unknown option '{unknown[0]}'; the options are "
+            f"{', '.join(Options.__dataclass_fields__)}"
+        )
+    options = replace(options or Options(), **changes)
+    if partition is not None and options.devices != partition.devices:
+        raise DabaError(
+            f"the partition has {partition.devices} devices, the options say {options.devices}"
+        )
+    return options
+
+
+def _corrects_cheirality(problem: Problem | Store | None, options: Options) -> bool:
     """Whether points are to be brought in front of their cameras."""
     if not isinstance(problem, Problem) or options.most_iterations == 0:
         return False
-    asked = options.points_in_front
-    return "colmap" in problem.info if asked is None else asked
+    chosen = options.points_in_front
+    return "colmap" in problem.info if chosen is None else chosen
 
 
-@dataclass
-class Again:
-    """One solve, and others after it on what has been changed in between."""
+def _count(moved: np.ndarray | None) -> int:
+    return 0 if moved is None else len(moved)
 
-    partition: Partition | None
-    callback: Callback | None
-    comm: Communicator
-    log: PathLike | None
-    recorder: Recorder | None = None
-    past: Iteration | None = None
-    """Where the solve before this one ended."""
 
-    def from_points_in_front(
-        self, problem: Any, options: Options, checkpoints: Checkpoints | None
+class _Solve:
+    """One solve: a run of the loop, and others on what has been changed in between."""
+
+    def __init__(
+        self, comm: Communicator, partition: Partition | None, observers: Observers
+    ) -> None:
+        self.comm, self.partition, self.observers = comm, partition, observers
+        self.interrupt = Interrupt()
+        self.history: list[Iteration] = []
+        self.rank_report: RankReport | None = None
+
+    def solve(
+        self, problem: Problem | Store | None, options: Options, checkpoints: Checkpoints | None
     ) -> Result:
-        """A solve that begins with all points in front of their cameras."""
         from daba.problem.cheirality import bring_to_front
+        from daba.runtime.backend import make_backend
 
-        begin, moved = self.on_first(lambda: bring_to_front(problem))
-        result = self.solve(begin, options, checkpoints)
-        return replace(result, source=problem, turned=0 if moved is None else len(moved))
+        comm, given, moved = self.comm, problem, None
+        whole = comm.broadcast(isinstance(problem, Problem))
+        corrects = comm.broadcast(_corrects_cheirality(problem, options))
+        if (options.filter is not None or options.points_in_front) and not whole:
+            raise DabaError(
+                "filter and points_in_front need the whole problem, and a store is solved in parts"
+            )
+        if corrects:
+            problem, moved = self.changed(problem, bring_to_front)
+        constrained = comm.broadcast(isinstance(problem, Problem) and not problem.plain)
+        self.backend = make_backend(options, comm, constrained)
+        self.began = time.perf_counter()
+        setup = self.set_up(problem, options)
+        with self.interrupt:
+            result = replace(self.run(setup, checkpoints), turned=_count(moved))
+            if corrects:
+                result = self.with_points_in_front(result)
+            if options.filter is not None:
+                result = self.without_outliers(result, options.filter)
+        return replace(result, source=given if corrects else setup.source)
 
     def with_points_in_front(self, result: Result) -> Result:
-        """Turn what has come out behind a camera, and solve on; a few times at most."""
-        for _ in range(TURNS):
-            problem, moved = self.on_first(partial(_turned, result))
-            if not self.comm.broadcast(0 if moved is None else len(moved)):
+        """Bring what has come out behind a camera in front of it, and solve on; a few times at
+        most."""
+        from daba.problem.cheirality import bring_to_front
+
+        for _ in range(CORRECTIONS):
+            if result.reason in BY_USER:
                 break
-            turned = result.turned + (0 if moved is None else len(moved))
-            result = replace(self.go_on(result, problem), turned=turned)
+            problem, moved = self.changed(result.solution, bring_to_front)
+            if self.comm.broadcast(_count(moved)) == 0:
+                break
+            turned = result.turned + _count(moved)
+            result = replace(self.solve_on(result, problem), turned=turned)
         return result
 
     def without_outliers(self, result: Result, pixels: float) -> Result:
         from daba.problem.outliers import filter_outliers
 
-        problem, dropped = self.on_first(lambda: filter_outliers(result.problem, pixels))
+        if result.reason in BY_USER:
+            return result
+        problem, dropped = self.changed(result.solution, lambda p: filter_outliers(p, pixels))
         if self.comm.broadcast(dropped is not None and dropped.observations == 0):
             return replace(result, dropped=dropped)
-        return replace(self.go_on(result, problem), turned=result.turned, dropped=dropped)
+        return replace(self.solve_on(result, problem), turned=result.turned, dropped=dropped)
 
-    def go_on(self, result: Result, problem: Problem | None) -> Result:
-        """Solve a problem that begins where another has ended, on the same devices, and tell both
-        as one."""
-        self.past = result.history[-1]
+    def changed(self, problem: Any, change: Callable[[Problem], tuple[Problem, T]]) -> Any:
+        """The problem with a change, and what it was; on rank 0, which holds it."""
+        return on_first(self.comm, lambda: change(problem)) or (None, None)
+
+    def solve_on(self, result: Result, problem: Problem | None) -> Result:
+        """Solve a problem that begins where another has ended, on the same devices."""
         if not result.options.centralized:
             self.partition = result.partition
-        options = result.options
-        if options.max_seconds is not None:
-            options = replace(options, max_seconds=max(options.max_seconds - self.past.seconds, 0))
-        new = self.solve(problem, options)
-        later = [self.shifted(entry) for entry in new.history[1:]]
-        return replace(
-            new, options=result.options, source=result.source, history=result.history + later
-        )
+        return self.run(self.set_up(problem, result.options))
 
-    def on_first(self, make: Callable[[], tuple[Any, Any]]) -> tuple[Any, Any]:
-        """What rank 0 makes, on rank 0; an error reaches all."""
-        made: tuple[Any, Any] = None, None
-        failure = ""
-        if self.comm.rank == 0:
-            try:
-                made = make()
-            except DabaError as error:
-                failure = str(error)
-        if failure := self.comm.broadcast(failure):
-            raise DabaError(failure)
-        return made
-
-    def told(self, entry: Iteration) -> Any:
-        return None if self.callback is None else self.callback(self.shifted(entry))
-
-    def shifted(self, entry: Iteration) -> Iteration:
-        """An entry of the history, counted on from where the solve before has ended."""
-        return entry if self.past is None else entry.after(self.past)
-
-    def solve(
-        self,
-        problem: Problem | Store | None,
-        options: Options,
-        checkpoints: Checkpoints | None = None,
-    ) -> Result:
+    def set_up(self, problem: Problem | Store | None, options: Options) -> Setup:
         from daba.distributed.scatter import make_setup
-        from daba.runtime.backend import make_backend
-        from daba.runtime.loop import Run
 
-        comm = self.comm
-        constrained = comm.broadcast(isinstance(problem, Problem) and not problem.plain)
-        backend = make_backend(options, comm, constrained)
-        begin = time.perf_counter()
-        setup = make_setup(problem, options, self.partition, comm)
-        options = setup.options
-        with backend.running(), Interrupt() as interrupt, open_log(self.log, comm.rank) as lines:
-            solver = backend.solver(setup.shard, options, comm)
+        return make_setup(problem, options, self.partition, self.comm)
+
+    def run(self, setup: Setup, checkpoints: Checkpoints | None = None) -> Result:
+        """One run of the loop, counted on from those before it."""
+        observers = self.observers.active
+        observers += [] if checkpoints is None else [checkpoints]
+        with self.backend.running():
+            solver = self.backend.solver(setup.shard, setup.options, self.comm)
             setup = replace(setup, shard=solver.shard)  # what it has no use for can go
-            told = None if self.callback is None else self.told
-            run = Run(
-                solver, setup.fingerprint, told, checkpoints, interrupt, begin, lines, self.recorder
-            )
-            converged, reason = run.loop()
-        x = solver.estimate
+            progress = None
+            if checkpoints is not None and checkpoints.resume is not None:
+                progress = checkpoints.restore(solver, setup.fingerprint)
+                self.began -= progress.seconds
+            loop = Loop(
+                solver, setup.fingerprint, self.observers, self.interrupt, self.clock,
+                progress, self.history[-1] if self.history else None,
+            )  # fmt: skip
+            outcome = loop.run()
+        if checkpoints in observers:  # they are of the first run
+            observers.remove(checkpoints)
+        self.history = self.history + outcome.history[1:] if self.history else outcome.history
+        loop.rank_report.conclude(self.rank_report)
+        self.rank_report = loop.rank_report
+        x = outcome.estimate
         return Result(
             solution=setup.gather(x),
             source=setup.source,
-            options=options,
-            history=run.history,
-            reason=reason,
-            converged=converged,
+            options=setup.options,
+            history=self.history,
+            reason=outcome.reason,
+            converged=outcome.converged,
             linear_solver=solver.linear_solver,
             sizes=setup.sizes,
-            ranks=run.rank_reports(),
+            ranks=self.comm.collect(self.rank_report),
             local=solver.shard.by_device(x),
+            notes=outcome.notes,
             partition=setup.partition(),
         )
+
+    def clock(self) -> float:
+        """Seconds since the solve began."""
+        return time.perf_counter() - self.began

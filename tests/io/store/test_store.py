@@ -216,7 +216,7 @@ def test_what_is_there_already(folder: Path, tmp_path: Path) -> None:
         with pytest.raises(DabaError, match="a folder of that name that is not a daba store"):
             store.save(PROBLEM, path)
         assert contents(path) == before
-    with pytest.raises(DabaError, match="it is a file, and a store is a folder"):
+    with pytest.raises(DabaError, match="it is a file, and a store needs a folder"):
         store.save(PROBLEM, folder / "notes.txt")
     with pytest.raises(DabaError, match="none does not exist; create it first"):
         store.save(PROBLEM, tmp_path / "none" / "a.daba")

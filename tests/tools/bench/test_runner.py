@@ -227,7 +227,7 @@ def test_a_gpu_compiles_before_the_clock_starts(
         if len(asked) == 2:
             raise DabaError("enough")
 
-    monkeypatch.setattr("daba.runtime.loop.solve", pretend)
+    monkeypatch.setattr("daba.runtime.solve.solve", pretend)
     (source,) = find_problems(["orbit:12:100"], tmp_path)
     case = Case(source, "duba", 2, "trivial", 50, backend="gpu")
     bench = execute.Bench(Folder(tmp_path / "results"))

@@ -122,8 +122,11 @@ def test_the_same_output_twice(tmp_path: Path, capsys: Capsys) -> None:
 def test_no_permission(tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_bal(tmp_path / "a.txt")
     monkeypatch.setattr("os.access", lambda *_: False)  # root may write anywhere
-    message = refused(capsys, tmp_path, "solve", path, "--output", tmp_path / "s.txt")
-    assert "permission denied" in message
+    outputs = {"--output": "s.txt", "--history": "h.json", "--report": "r.html", "--plot": "p.png"}
+    outputs |= {name: "folder" for name in ("--log", "--record", "--checkpoint")}
+    for option, name in outputs.items():
+        message = refused(capsys, tmp_path, "solve", path, option, tmp_path / name)
+        assert message.startswith(f"cannot write {tmp_path / name}: permission denied")
 
 
 @pytest.mark.usefixtures("compiled")

@@ -15,8 +15,8 @@ from daba.core.errors import DabaError
 from daba.io.colmap.model import KINDS, NEEDED, RIGGED, Model, resolved
 from daba.io.colmap.optics import pycolmap
 from daba.io.colmap.solution import Solution, is_colmap
-from daba.io.files import PathLike, writing_folder
-from daba.io.folders import output_folder, place_for_folder
+from daba.io.files import PathLike, folder_target, writing_folder
+from daba.io.folders import output_folder
 from daba.problem.problem import Problem
 
 Kind = Literal["same", "binary", "text"]
@@ -58,7 +58,7 @@ def check_target(path: PathLike, source: PathLike, overwrite: bool) -> None:
 
 
 def _check_folder(path: PathLike) -> None:
-    target = place_for_folder(path, "a COLMAP model")
+    target = folder_target(path, "a COLMAP model")
     if target.is_dir():
         with writing_folder(path):
             others = sorted(set(os.listdir(target)) - OURS)

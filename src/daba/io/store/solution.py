@@ -80,11 +80,6 @@ def finish_solution(
     finish_folder(folder, path)
 
 
-def abandon_solution(folder: Path) -> None:
-    """Remove what was written, after a failure."""
-    abandon_folder(folder)
-
-
 def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)

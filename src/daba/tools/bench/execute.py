@@ -75,8 +75,8 @@ class Bench:
         """With no tolerance, so that every method makes all its iterations; the partition is made
         before the clock starts, and kernels are compiled before, too."""
         from daba.core.losses import make_loss
-        from daba.runtime.loop import solve
         from daba.runtime.signals import REASONS
+        from daba.runtime.solve import solve
 
         partition = None if case.devices == 1 else self.partition(case)
         same: Any = {"partition": partition, "loss": make_loss(case.loss, RADIUS), **case.options}

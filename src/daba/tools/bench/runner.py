@@ -57,7 +57,7 @@ def run_cases(
 
 def _warm() -> None:
     """Load every kernel once, so that the first run is not slower than the others."""
-    from daba.runtime.loop import solve
+    from daba.runtime.solve import solve
     from daba.tools.synthetic import SceneOptions, generate
 
     tiny = generate(SceneOptions(cameras=12, points=200)).start

@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from daba.core.errors import DabaError
-
-
-def check_target(path: Path) -> None:
-    """Raise `DabaError` if no file can be written there."""
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise DabaError(f"cannot write {path}: it is a folder; give the name of a file in it")
-    if not target.parent.is_dir():
-        raise DabaError(
-            f"cannot write {path}: the folder {target.parent} does not exist; create it first"
-        )
-    device = target.exists() and not target.is_file()
-    if not os.access(target if device else target.parent, os.W_OK):
-        raise DabaError(f"cannot write {path}: permission denied")
 
 
 def check_problem_target(path: Path, source: Path | None = None, overwrite: bool = False) -> None:
@@ -27,7 +12,7 @@ def check_problem_target(path: Path, source: Path | None = None, overwrite: bool
     `source`, what is read, be a COLMAP model."""
     from daba.io import FORMATS, target_format
     from daba.io.colmap.writing import check_target as check_model
-    from daba.io.files import split_suffix
+    from daba.io.files import file_target, split_suffix
     from daba.io.folders import check_folder
 
     model = None if source is None else colmap_folder(source)
@@ -44,7 +29,7 @@ def check_problem_target(path: Path, source: Path | None = None, overwrite: bool
     if suffix == ".daba":
         check_folder(path)
     else:
-        check_target(path)
+        file_target(path)
 
 
 def colmap_folder(source: Path) -> str | None:

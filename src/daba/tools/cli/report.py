@@ -9,8 +9,8 @@ from typing import Annotated
 import tyro
 
 from daba.core.errors import DabaError
+from daba.io.files import file_target
 from daba.tools.cli.arguments import Quiet, parse
-from daba.tools.cli.outputs import check_target
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def run(argv: list[str]) -> int:
         raise DabaError("nothing to report: give one or more histories of daba solve --history")
     if command.names and len(command.names) != len(command.runs):
         raise DabaError(f"{len(command.names)} names for {len(command.runs)} runs: name each once")
-    check_target(command.output)
+    file_target(command.output)
     if command.output.resolve() in [path.resolve() for path in command.runs]:
         raise DabaError(f"{command.output} is a run to be read; write the page somewhere else")
 

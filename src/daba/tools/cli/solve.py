@@ -18,7 +18,7 @@ from daba.runtime.checkpoint import Checkpoints
 from daba.runtime.signals import REASONS
 from daba.tools.cli.arguments import Flag, Intrinsics, Kind, Overwrite, Quiet, Rigs, flags_of, parse
 from daba.tools.cli.console import make_console, pairs_table, to_json
-from daba.tools.cli.outputs import check_problem_target, check_target
+from daba.tools.cli.outputs import check_problem_target
 from daba.tools.cli.watching import make_recorder, stay
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def run(argv: list[str]) -> int:
     from daba.distributed.scatter import options_for
     from daba.io.folders import is_store
     from daba.partition.partition import make_partition
-    from daba.runtime.loop import solve
+    from daba.runtime.solve import solve
     from daba.tools.progress import Progress
 
     comm = communicator()
@@ -237,16 +237,23 @@ def make_options(values: dict[str, Any]) -> Options:
 
 def _check_outputs(command: Solve) -> None:
     """Refuse what cannot be written now rather than after an hour."""
+    from daba.io.files import file_target, folder_target
+    from daba.runtime.recording import check_folder
+
     for path in command.output:
         check_problem_target(path, command.input, command.overwrite)
     for target in (command.history, command.report):
         if target is not None:
-            check_target(target)
+            file_target(target)
     if command.plot is not None:
         from daba.tools.plotting import check_suffix
 
         check_suffix(command.plot)
-        check_target(command.plot)
+        file_target(command.plot)
+    if command.log is not None:
+        folder_target(command.log, "a log", in_place=True)
+    if command.record is not None:
+        check_folder(command.record)
     paths = [*command.output, command.history, command.plot, command.report]
     known = [path.resolve() for path in paths if path is not None]
     for path in known:
