@@ -100,6 +100,26 @@ def derivative_row(c, lam, qx, qy, qz, bx, by, bz):
 
 
 @jit
+def point_block(w, lam, dx, dy, dz, ex, ey, ez):
+    """What an observation adds to V, w λ² P as its upper triangle (6), and to g_l, −w λ e (3); P is
+    the projection I − δδᵀ/|δ|²."""
+    n = 1.0 / (dx * dx + dy * dy + dz * dz)
+    y = w * lam
+    x = y * lam
+    return (
+        x * (1.0 - dx * dx * n),
+        -x * dx * dy * n,
+        -x * dx * dz * n,
+        x * (1.0 - dy * dy * n),
+        -x * dy * dz * n,
+        x * (1.0 - dz * dz * n),
+        -y * ex,
+        -y * ey,
+        -y * ez,
+    )
+
+
+@jit
 def across(dx, dy, dz, x, y, z):
     """P x, the part of a vector across δ: P = I − δδᵀ/|δ|² = b₁b₁ᵀ + b₂b₂ᵀ."""
     n = (dx * x + dy * y + dz * z) / (dx * dx + dy * dy + dz * dz)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from daba.backends.cpu.kernels import state
+from daba.core import decisions
 from daba.core.types import Floats
 from daba.distributed.shard import Shard, State
 from daba.solver.extrapolation_scales import surroundings
@@ -39,8 +40,8 @@ class Nesterov:
 
     def extrapolate(self, x: State) -> State:
         """x̄, which moves each point by at most clip × its distance to its cameras."""
-        gamma, self.s = _next(self.s)
-        camera_gamma, self.camera_s = _next(self.camera_s)
+        gamma, self.s = decisions.nesterov(self.s)
+        camera_gamma, self.camera_s = decisions.nesterov(self.camera_s)
         x_bar, last = self.x_bar, self.last
         state.extrapolate_cameras(camera_gamma, x.cameras, last.cameras, x_bar.cameras)
         state.extrapolate_points(
@@ -57,12 +58,6 @@ class Nesterov:
             )
 
 
-def _next(s: Any) -> tuple[Any, Any]:
-    """γ and s⁺."""
-    s_next = (1.0 + np.sqrt(4.0 * s**2 + 1.0)) / 2.0
-    return (s - 1.0) / s_next, s_next
-
-
 @dataclass
 class RestartMetrics:
     """F^α, F̄^α and E^α of each device; ΣF^α = F, F^α ≤ E^α ≤ F̄^α, F̄^α never rises (Lemma 1)."""
@@ -74,11 +69,9 @@ class RestartMetrics:
     eta_growth: float
 
     def bound(self, surrogate_new: Floats, surrogate_now: Floats) -> Floats:
-        """E^α⁺ = E^α(x⁺ | x) + F^α − E^α(x | x)."""
-        return surrogate_new + self.F - surrogate_now
+        return np.asarray(decisions.bound(surrogate_new, self.F, surrogate_now))
 
     def update(self, E: Floats, F: Floats) -> None:
-        """F̄^α ← (1 − η) F̄^α + η F^α."""
         self.E, self.F = E, F
-        self.F_bar = (1.0 - self.eta) * self.F_bar + self.eta * F
-        self.eta = min(1.0, self.eta * self.eta_growth)
+        self.F_bar = decisions.restart_level(self.F_bar, F, self.eta)
+        self.eta = decisions.next_eta(self.eta, self.eta_growth)

@@ -9,23 +9,20 @@ import numpy as np
 
 from daba.backends.cpu.kernels import objective as passes
 from daba.backends.cpu.kernels import schur, state
+from daba.core import decisions
 from daba.core.options import Options
 from daba.core.types import Bools, Floats, System
 from daba.distributed.shard import Shard, State
 from daba.solver.constraints.masks import make_limits
 from daba.solver.linear.solvers import make_linear_solver
-from daba.solver.radius import (
-    CAREFUL_RADIUS,
-    LARGEST_RADIUS,
-    RELAXATION,
-    RISE,
-    SMALLEST_RADIUS,
-    careful,
-)
+from daba.solver.radius import careful
 from daba.solver.surrogate import Surrogate
 
 if TYPE_CHECKING:
     from daba.distributed.comm.base import Communicator
+
+EPSILON = 1e-16
+"""Share of E^α below which a promised decrease is none."""
 
 
 @dataclass
@@ -48,7 +45,9 @@ class Levenberg:
     def __init__(self, shard: Shard, options: Options, comm: Communicator | None = None) -> None:
         C, P, S = shard.num_cameras, shard.num_points, shard.num_devices
         self.shard, self.options = shard, options
-        self.limit = np.where(careful(shard, options), CAREFUL_RADIUS, LARGEST_RADIUS)
+        self.limit = np.where(
+            careful(shard, options), decisions.CAUTIOUS_RADIUS, decisions.LARGEST_RADIUS
+        )
         self.radius = np.minimum(options.first_radius, self.limit)
         self.shrink = np.full(S, 2.0)
         self.system = System(
@@ -157,9 +156,7 @@ class Levenberg:
                 self.limits.keep(x, trial)
             value = self.objective(trial, trying)
             actual = start - value[:, 0] - surrogate.value(trial, trying)
-            good = trying & (actual > 0) & (predicted > 0)
-            gain = np.divide(actual, predicted, out=np.zeros_like(actual), where=good)
-            good &= gain > self.options.lm_gain
+            good, gain = decisions.accept(trying, actual, predicted, self.options.lm_gain)
             if good.all():
                 result.x = trial
             else:
@@ -168,32 +165,21 @@ class Levenberg:
                 state.choose(good, *trial, *self.shard.devices[2:], *result.x)
             result.intra[good] = value[good]
             result.moved |= good
-            # a device whose model promises less than rounding has nothing left to gain; a negative
-            # promise comes of steps cut to a point's reach, and shorter steps may still help
-            spent = trying & ~good & (predicted >= 0) & (predicted <= 1e-16 * start)
-            self._adapt(trying & ~spent, good, gain)
-            trying &= ~good & ~spent & (self.radius > SMALLEST_RADIUS)
+            stalled = decisions.stalled(trying, good, predicted, start, EPSILON)
+            failed = trying & ~good & ~stalled
+            self.radius, self.shrink = decisions.next_radius(
+                good, failed, gain, self.radius, self.shrink, self.limit
+            )
+            trying = failed & (self.radius > decisions.SMALLEST_RADIUS)
             if not trying.any():
                 break
         result.accepted = int(result.moved.sum())
         stayed = active & ~result.moved
-        self.shrink[stayed] = 2.0  # the next base is another: begin gently
+        self.shrink[stayed] = decisions.FIRST_SHRINK  # the next base is another: begin gently
         return result
 
-    def _adapt(self, tried: Bools, good: Bools, gain: Floats) -> None:
-        wider = self.radius / np.maximum(1 / 3, 1 - (2 * np.where(good, gain, 0.5) - 1) ** 3)
-        failed = tried & ~good
-        self.radius = np.where(
-            good,
-            np.minimum(wider, self.limit),
-            np.where(failed, self.radius / self.shrink, self.radius),
-        )
-        self.shrink = np.where(good, 2.0, np.where(failed, 2.0 * self.shrink, self.shrink))
-
     def judge(self, before: Floats, after: Floats) -> None:
-        """Be careful on devices whose F^α has just risen by more than RISE, or is negative and has
-        not fallen by as much; others relax."""
-        risen = after > (1.0 + RISE) * before
-        relaxed = np.minimum(self.limit * RELAXATION, LARGEST_RADIUS)
-        self.limit = np.where(risen, CAREFUL_RADIUS, relaxed)
-        self.radius = np.minimum(self.radius, self.limit)
+        """Limit the radius by what F^α has done."""
+        self.radius, self.limit = decisions.limit_by_objective(
+            before, after, self.radius, self.limit
+        )

@@ -188,7 +188,7 @@ class Launches:
         pcg.direction[(len(a.blocks),)](
             a.blocks, a.device_blocks, a.device_cameras, a.record_c, a.z, a.column("dots"),
             a.column("pcg"), len(a.blocks), a.book, a.S, FIRST=first, PARITY=parity,
-            FORCING=cg.forcing, RESIDUAL=cg.residual, MOST=cg.most,
+            FORCING=bits(cg.forcing), RESIDUAL=bits(cg.residual), MOST=cg.most,
             STRIDE=a.stride, NB=BLOCK, num_warps=4,
         )  # fmt: skip
 
@@ -223,7 +223,7 @@ class Launches:
         a, o = self.a, self.options
         decide.judge_step[(1,)](
             a.book, a.S, ACCELERATED=a.accelerated, HERE=here or not a.accelerated,
-            GAIN=o.lm_gain, TRIES=o.lm_tries, EPSILON=a.precision.epsilon, SP=self.SP,
+            GAIN=bits(o.lm_gain), TRIES=o.lm_tries, EPSILON=bits(a.precision.epsilon), SP=self.SP,
             num_warps=1,
         )  # fmt: skip
 

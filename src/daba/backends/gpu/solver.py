@@ -15,13 +15,14 @@ from daba.backends.gpu.graphs import Graphs
 from daba.backends.gpu.iteration import Iteration
 from daba.backends.gpu.kernels.book import Row, Status
 from daba.backends.gpu.precision import precision_of
+from daba.core.decisions import CAUTIOUS_RADIUS, FIRST_SHRINK, LARGEST_RADIUS
 from daba.core.options import Options
 from daba.distributed.comm.base import Communicator
 from daba.distributed.shard import Shard, State
 from daba.solver import invariants as guarantees
 from daba.solver.extrapolation_scales import surroundings
 from daba.solver.interface import Counts, DeviceObjective
-from daba.solver.radius import CAREFUL_RADIUS, LARGEST_RADIUS, careful
+from daba.solver.radius import careful
 from daba.solver.state import Saved, Saving
 
 CHUNKS = (32, 8, 2)
@@ -58,10 +59,11 @@ class GpuSolver(Saving):
         if self.accelerated and (options.resets or math.isfinite(options.clip)):
             self._surroundings(start)
         book = self.book
-        limit = np.where(careful(shard, options), CAREFUL_RADIUS, LARGEST_RADIUS)
+        limit = np.where(careful(shard, options), CAUTIOUS_RADIUS, LARGEST_RADIUS)
         for row, value in (
             (Row.ALWAYS, 1.0), (Row.RADIUS, np.minimum(options.first_radius, limit)),
-            (Row.SHRINK, 2.0), (Row.LIMIT, limit), (Row.S_POINTS, 1.0), (Row.ETA, options.eta),
+            (Row.SHRINK, FIRST_SHRINK), (Row.LIMIT, limit), (Row.S_POINTS, 1.0),
+            (Row.ETA, options.eta),
         ):  # fmt: skip
             book[row] = value
         self.write_book(book)

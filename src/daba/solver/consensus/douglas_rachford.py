@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daba.backends.cpu.kernels.objective import REACH
+from daba.core.decisions import STEP_BOUND
 from daba.core.options import Options
 from daba.core.types import Floats
 from daba.distributed.comm.base import Communicator
@@ -44,7 +44,7 @@ class DouglasRachford(Consensus):
         self.publish()
 
     def tethered(self, off: Floats) -> Floats:
-        most = TETHER[self.options.metric] / REACH * self.levenberg.system.reach
+        most = TETHER[self.options.metric] / STEP_BOUND * self.levenberg.system.reach
         length = np.linalg.norm(off, axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(length > most, most / length, 1.0)[:, None] * off

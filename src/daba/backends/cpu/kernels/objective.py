@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numba import prange
 
-from daba.backends.cpu.kernels import formulas
+from daba.backends.cpu.kernels import decisions, formulas
 from daba.backends.cpu.kernels.binding import kernel
 from daba.backends.cpu.kernels.block import AHEAD, PACKED, add_block, prefetch, unpack
 from daba.backends.cpu.kernels.tasks import sum_tasks
@@ -17,10 +17,7 @@ normal_basis = formulas.normal_basis
 derivative_row = formulas.derivative_row
 majorizer = formulas.majorizer
 
-REACH = 0.5
-"""Most that a variable moves in one step, as a share of its distance to what it sees. A point
-seen under almost no parallax has almost no curvature along its depth, and an unbounded step throws
-it to infinity or behind its cameras, where no gradient brings it back."""
+STEP_BOUND = decisions.STEP_BOUND
 
 
 @kernel
@@ -121,7 +118,7 @@ def linearize_points(
                 g0 -= p0 * r0 + q0 * r1
                 g1 -= p1 * r0 + q1 * r1
                 g2 -= p2 * r0 + q2 * r1
-            reach[j] = REACH * math.sqrt(nearest)
+            reach[j] = STEP_BOUND * math.sqrt(nearest)
             V[j, 0] = v0
             V[j, 1] = v1
             V[j, 2] = v2
@@ -142,9 +139,8 @@ def bound_cameras(
     together: Bools | None,
     step: Matrix,
 ):
-    """Shorten the step of a camera that would turn by more than REACH, move beyond its reach, or
-    change its focal length by more than that share. A camera with few observations can lower F by
-    letting its focal length collapse or by leaving the scene, and would not come back.
+    """Shorten the step of a camera that would turn by more than STEP_BOUND, move beyond its reach,
+    or change its focal length by more than that share.
 
     Of cameras that share d (`together`) poses are shortened apart from it, and d alike."""
     for t in prange(len(tasks.device)):
@@ -156,16 +152,18 @@ def bound_cameras(
                 zoom = abs(s[6])
                 if together is not None:  # noqa: SIM102 (Numba drops it only so)
                     if together[i]:
-                        excess = max(turn / REACH, move / reach[i])
+                        excess = max(turn / STEP_BOUND, move / reach[i])
                         if excess > 1.0:
                             for a in range(6):
                                 s[a] /= excess
-                        excess = zoom / (REACH * abs(cameras[i, 12]))
+                        excess = zoom / (STEP_BOUND * abs(cameras[i, 12]))
                         if excess > 1.0:
                             for a in range(6, 9):
                                 s[a] /= excess
                         continue
-                excess = max(turn / REACH, move / reach[i], zoom / (REACH * abs(cameras[i, 12])))
+                excess = max(
+                    turn / STEP_BOUND, move / reach[i], zoom / (STEP_BOUND * abs(cameras[i, 12]))
+                )
                 if excess > 1.0:
                     for a in range(9):
                         s[a] /= excess
@@ -182,7 +180,7 @@ def linearize_cameras(
     g_c: Matrix,
     reach: Floats,
 ):
-    """U and g_c of each camera, from the stored derivatives, and its reach: REACH × its mean
+    """U and g_c of each camera, from the stored derivatives, and its reach: STEP_BOUND × its mean
     distance to the points it sees."""
     for t in prange(len(tasks.device)):
         block = np.empty(PACKED)
@@ -205,7 +203,7 @@ def linearize_cameras(
                 away += math.sqrt(x * x + y * y + z * z)
             unpack(block, U[i])
             seen = obs.camera_ptr[i + 1] - obs.camera_ptr[i]
-            reach[i] = REACH * away / seen if seen > 0 else np.inf
+            reach[i] = STEP_BOUND * away / seen if seen > 0 else np.inf
 
 
 @kernel

@@ -5,9 +5,13 @@ import math
 import numpy as np
 from numba import prange
 
+from daba.backends.cpu.kernels import decisions
 from daba.backends.cpu.kernels.binding import inline, kernel, serial
 from daba.backends.cpu.kernels.schur import product
 from daba.core.types import Blocks, Bools, Int64, Matrix, Observations, System, Tasks, Ties
+
+model_stalls = decisions.model_stalls
+residual_remains = decisions.residual_remains
 
 
 @kernel
@@ -145,8 +149,7 @@ def solve(
 ):
     """x ≈ S⁻¹ rhs on the active devices; returns the iterations each device needed.
 
-    A device stops when k (Q_k − Q_{k−1}) / Q_k < `forcing`, where Q = ½xᵀSx − xᵀrhs is what CG
-    minimises, or when its preconditioned residual has fallen by `residual`.
+    A device stops when its model stalls or its residual has fallen (`core/decisions.py`).
 
     With `ties`, x = Πy and y ≈ (ΠᵀSΠ)⁻¹ Πᵀrhs. x and p are kept as they act on cameras, r and S p
     as sums over cameras that share d, at the leader: products of the two are products of y's.
@@ -195,7 +198,7 @@ def solve(
                         x[i, a] += alpha * p[i, a]
                         r[i, a] -= alpha * Sp[i, a]
                         new_Q -= 0.5 * x[i, a] * (rhs[i, a] + r[i, a])
-                if k * (new_Q - Q[d]) <= 0.0 and k * (new_Q - Q[d]) / new_Q < forcing:
+                if model_stalls(k, new_Q, Q[d], forcing):
                     running[d] = False
                 Q[d] = new_Q
         precondition(factors, r, running, ptr, z)
@@ -204,7 +207,7 @@ def solve(
         for d in range(S):
             if running[d]:
                 new_rz = dot(r, z, ptr[d], ptr[d + 1])
-                if not new_rz > residual * residual * start[d]:
+                if not residual_remains(new_rz, start[d], residual):
                     running[d] = False
                     continue
                 beta = new_rz / rz[d]

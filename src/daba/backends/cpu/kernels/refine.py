@@ -9,10 +9,9 @@ import math
 import numpy as np
 from numba import prange
 
-from daba.backends.cpu.kernels import formulas
+from daba.backends.cpu.kernels import decisions, formulas
 from daba.backends.cpu.kernels.binding import inline, kernel
 from daba.backends.cpu.kernels.known import add_to_camera, add_to_point, known_term
-from daba.backends.cpu.kernels.objective import REACH
 from daba.backends.cpu.kernels.schur import invert_point, multiply_point
 from daba.backends.cpu.kernels.state import turned
 from daba.backends.cpu.kernels.tasks import sum_tasks
@@ -22,10 +21,10 @@ error = formulas.error
 penalty = formulas.penalty
 normal_basis = formulas.normal_basis
 derivative_row = formulas.derivative_row
-
-DAMPING = 1e-4
-TRIES = 4
-"""A step that fails is tried again with 30 times the damping, this often in all."""
+point_block = formulas.point_block
+DAMPING, GROWTH = decisions.REFINE_DAMPING, decisions.REFINE_GROWTH
+TRIES, FLOOR = decisions.REFINE_TRIES, decisions.REFINE_FLOOR
+STEP_BOUND, DIAGONAL_FLOOR = decisions.STEP_BOUND, decisions.DIAGONAL_FLOOR
 
 
 @inline
@@ -42,7 +41,7 @@ def point_terms(obs, cameras, l, j, kind, radius):
 
 @inline
 def point_system(obs, cameras, l, j, kind, radius, V, g):
-    """Add Σ w λ² P and −Σ w λ e to V and g; P = I − δδᵀ/|δ|². Returns Σ F_ij and min |δ|²."""
+    """Add the blocks of the observations of point j to V and g. Returns Σ F_ij and min |δ|²."""
     total = 0.0
     nearest = np.inf
     for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
@@ -51,20 +50,12 @@ def point_system(obs, cameras, l, j, kind, radius, V, g):
         )
         f, w, _ = penalty(kind, radius, obs.weight[k], ex, ey, ez)
         total += f
-        n = dx * dx + dy * dy + dz * dz
-        nearest = min(nearest, n)
-        n = 1.0 / n
-        x = w * lam * lam
-        V[0] += x * (1.0 - dx * dx * n)
-        V[1] -= x * dx * dy * n
-        V[2] -= x * dx * dz * n
-        V[3] += x * (1.0 - dy * dy * n)
-        V[4] -= x * dy * dz * n
-        V[5] += x * (1.0 - dz * dz * n)
-        x = w * lam
-        g[0] -= x * ex
-        g[1] -= x * ey
-        g[2] -= x * ez
+        nearest = min(nearest, dx * dx + dy * dy + dz * dz)
+        block = point_block(w, lam, dx, dy, dz, ex, ey, ez)
+        for a in range(6):
+            V[a] += block[a]
+        for a in range(3):
+            g[a] += block[6 + a]
     return total, nearest
 
 
@@ -105,11 +96,11 @@ def refine_points(
             if free is not None:
                 before += known_term(known, j, l, 0)
                 add_to_point(known, j, l, V, g)
-            reach = REACH * math.sqrt(min(near, nearer))
+            reach = STEP_BOUND * math.sqrt(min(near, nearer))
             largest = max(V[0], V[3], V[5])
             mu = DAMPING
             for _ in range(TRIES):
-                invert_point(V, mu, 1e-9 * largest, Vi)
+                invert_point(V, mu, FLOOR * largest, Vi)
                 multiply_point(Vi, g, step)
                 x, y, z = step[0], step[1], step[2]
                 length = math.sqrt(x * x + y * y + z * z)
@@ -125,7 +116,7 @@ def refine_points(
                     total += after - before
                     points[j] = new
                     break
-                mu *= 30.0
+                mu *= GROWTH
         partial[t] = total
     out = np.zeros(len(tasks.device_ptr) - 1)
     sum_tasks(partial, tasks, out)
@@ -257,7 +248,7 @@ def refine_cameras(
             for _ in range(TRIES):
                 damped[:] = U
                 for a in range(9):
-                    damped[a, a] += mu * max(U[a, a], 1e-6)
+                    damped[a, a] += mu * max(U[a, a], DIAGONAL_FLOOR)
                 if solve9(damped, g, step, L):
                     turned(c, -step[0], -step[1], -step[2], new)
                     if not turns:
@@ -273,7 +264,7 @@ def refine_cameras(
                         total += after - before
                         cameras[i] = new
                         break
-                mu *= 30.0
+                mu *= GROWTH
         partial[t] = total
     out = np.zeros(len(tasks.device_ptr) - 1)
     sum_tasks(partial, tasks, out)

@@ -10,14 +10,13 @@ import math
 import numpy as np
 from numba import prange
 
-from daba.backends.cpu.kernels import formulas
+from daba.backends.cpu.kernels import decisions, formulas
 from daba.backends.cpu.kernels.binding import inline, kernel
 from daba.backends.cpu.kernels.block import AHEAD, PACKED, add_block, prefetch, unpack
 from daba.core.types import Blocks, Bools, Floats, Int64, Matrix, Observations, System, Tasks
 
 inverse_symmetric3 = formulas.inverse_symmetric3
-SMALLEST = 1e-6
-"""Damping acts on max(diagonal, SMALLEST)."""
+DIAGONAL_FLOOR = decisions.DIAGONAL_FLOOR
 
 
 @inline
@@ -60,12 +59,12 @@ def damp(
                 for a in range(9):
                     for b in range(9):
                         D[i, a, b] = system.U[i, a, b]
-                    D[i, a, a] += mu * max(system.U[i, a, a], SMALLEST)
+                    D[i, a, a] += mu * max(system.U[i, a, a], DIAGONAL_FLOOR)
     for t in prange(len(tasks_l.device)):
         mu = damping[tasks_l.device[t]]
         if active[tasks_l.device[t]]:
             for j in range(tasks_l.ptr[t], tasks_l.ptr[t + 1]):
-                invert_point(system.V[j], mu, SMALLEST, V_inv[j])
+                invert_point(system.V[j], mu, DIAGONAL_FLOOR, V_inv[j])
                 multiply_point(V_inv[j], system.g_l[j], z[j])
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numba import prange
 
-from daba.backends.cpu.kernels import formulas
+from daba.backends.cpu.kernels import decisions, formulas
 from daba.backends.cpu.kernels.binding import inline, kernel
 from daba.backends.cpu.kernels.tasks import sum_tasks
 from daba.core.types import Bools, Floats, Matrix, Tasks
@@ -13,6 +13,7 @@ from daba.core.types import Bools, Floats, Matrix, Tasks
 exponential = formulas.exponential
 multiply3 = formulas.multiply3
 polar_step = formulas.polar_step
+goes_back = decisions.goes_back
 
 
 @inline
@@ -118,8 +119,7 @@ def extrapolate_points(
 
 @kernel
 def reset_momentum(x_bar: Matrix, new: Matrix, cameras: Matrix, distance: Floats, s: Floats):
-    """s ← 1 for each camera that went back on its momentum, ⟨x̄ − x⁺, x⁺ − x⟩ > 0, measured in
-    radians, in the distance to what it sees, and in focal lengths."""
+    """s ← 1 for each camera that went back on its momentum."""
     for i in prange(len(s)):
         turn = 0.0
         for a in range(9):
@@ -128,7 +128,7 @@ def reset_momentum(x_bar: Matrix, new: Matrix, cameras: Matrix, distance: Floats
         for a in range(9, 12):
             move += (x_bar[i, a] - new[i, a]) * (new[i, a] - cameras[i, a])
         zoom = (x_bar[i, 12] - new[i, 12]) * (new[i, 12] - cameras[i, 12])
-        if 0.5 * turn + move / (distance[i] * distance[i]) + zoom > 0.0:
+        if goes_back(turn, move, zoom, distance[i]):
             s[i] = 1.0
 
 

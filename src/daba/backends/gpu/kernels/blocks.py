@@ -7,7 +7,7 @@ a quarter of the time of a dot product, whose operands would go through shared m
 import triton.language as tl
 
 from daba.backends.gpu.kernels.jit import jit
-from daba.backends.gpu.kernels.slices import add9
+from daba.backends.gpu.kernels.slices import add9, joined
 
 
 @jit
@@ -16,6 +16,24 @@ def plus9(sums, x, v):
         sums[0] + x * v[0], sums[1] + x * v[1], sums[2] + x * v[2], sums[3] + x * v[3],
         sums[4] + x * v[4], sums[5] + x * v[5], sums[6] + x * v[6], sums[7] + x * v[7],
         sums[8] + x * v[8],
+    )  # fmt: skip
+
+
+@jit
+def sum9(a, b):
+    return (
+        a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], a[4] + b[4], a[5] + b[5], a[6] + b[6],
+        a[7] + b[7], a[8] + b[8],
+    )  # fmt: skip
+
+
+@jit
+def joined9(shared, v):
+    """Each of nine numbers, or its sum over the lanes of a shared point."""
+    return (
+        joined(shared, v[0]), joined(shared, v[1]), joined(shared, v[2]), joined(shared, v[3]),
+        joined(shared, v[4]), joined(shared, v[5]), joined(shared, v[6]), joined(shared, v[7]),
+        joined(shared, v[8]),
     )  # fmt: skip
 
 

@@ -5,8 +5,9 @@ One program looks at all devices at once; it reads like `levenberg.py` and `acce
 
 import triton.language as tl
 
+from daba.backends.gpu.kernels import decisions
 from daba.backends.gpu.kernels.book import Row, Status
-from daba.backends.gpu.kernels.exact import bits, double
+from daba.backends.gpu.kernels.exact import double
 from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.pcg import total
 
@@ -47,13 +48,6 @@ MORE = tl.constexpr(int(Status.MORE))
 RETRY = tl.constexpr(int(Status.RETRY))
 RESTART = tl.constexpr(int(Status.RESTART))
 
-SMALLEST_RADIUS = tl.constexpr(1e-32)
-LARGEST_RADIUS = tl.constexpr(1e10)
-CAREFUL_RADIUS = tl.constexpr(7e3)
-RISE = tl.constexpr(bits(0.02))
-RELAXATION = tl.constexpr(bits(1.003))
-"""As in `radius.py`."""
-
 
 @jit
 def add_up(partial, jobs, ranges, book, S):
@@ -73,9 +67,9 @@ def begin(book, S, SP: tl.constexpr):
     d = tl.arange(0, SP)
     there = d < S
     s = tl.load(book + S * S_POINTS)
-    after = (1.0 + tl.sqrt(4.0 * s * s + 1.0)) / 2.0
+    gamma, after = decisions.nesterov(s)
     tl.debug_barrier()
-    tl.store(book + S * GAMMA, (s - 1.0) / after)
+    tl.store(book + S * GAMMA, gamma)
     tl.store(book + S * S_POINTS, after)
     tl.store(book + S * ATTEMPT, 0.0)
     tl.store(book + S * STATUS, RETRY)
@@ -144,18 +138,14 @@ def judge_step(
         surrogate = tl.load(book + S * AT_BAR + d, mask=there, other=0.0) + first
     begin_value = tl.load(book + S * START + d, mask=there, other=0.0)
     actual = begin_value - value - surrogate
-    gain = actual / tl.where(predicted > 0.0, predicted, 1.0)
-    good = trying & (actual > 0.0) & (predicted > 0.0) & (gain > GAIN)
-    spent = trying & (good == 0) & (predicted >= 0.0) & (predicted <= EPSILON * begin_value)
+    good, gain = decisions.accept(trying, actual, predicted, double(GAIN))
+    stalled = decisions.stalled(trying, good, predicted, begin_value, double(EPSILON))
     # the radius
     radius = tl.load(book + S * RADIUS + d, mask=there, other=1.0)
     shrink = tl.load(book + S * SHRINK + d, mask=there, other=2.0)
     limit = tl.load(book + S * LIMIT + d, mask=there, other=1.0)
-    bend = 2.0 * gain - 1.0
-    wider = radius / tl.maximum(1.0 / 3.0, 1.0 - bend * bend * bend)
-    failed = trying & (spent == 0) & (good == 0)
-    radius = tl.where(good, tl.minimum(wider, limit), tl.where(failed, radius / shrink, radius))
-    shrink = tl.where(good, 2.0, tl.where(failed, 2.0 * shrink, shrink))
+    failed = trying & (stalled == 0) & (good == 0)
+    radius, shrink = decisions.next_radius(good, failed, gain, radius, shrink, limit)
     # what was found
     moved = (tl.load(book + S * MOVED + d, mask=there, other=0.0) > 0.0) | good
     intra = tl.load(book + S * INTRA + d, mask=there, other=0.0)
@@ -173,16 +163,18 @@ def judge_step(
     active = tl.load(book + S * ACTIVE + d, mask=there, other=0.0) > 0.0
     attempt += 1.0
     left = tl.where(attempt < TRIES, 1, 0)
-    trying = trying & (good == 0) & (spent == 0) & (radius > SMALLEST_RADIUS)
+    trying = failed & (radius > decisions.SMALLEST_RADIUS)
     trying = tl.where(trying, left, 0) > 0
     again = tl.sum(trying.to(tl.int32), axis=0)
     stayed = active & (moved == 0)
-    shrink = tl.where(again > 0, shrink, tl.where(stayed, 2.0, shrink))  # another base: gently
+    shrink = tl.where(
+        again > 0, shrink, tl.where(stayed, decisions.FIRST_SHRINK, shrink)
+    )  # another base: gently
     status = tl.where(again > 0, RETRY, DONE)
     e = new
     if ACCELERATED:
         f = tl.load(book + S * F + d, mask=there, other=0.0)
-        e = new + new_x + f - (intra + at_x)
+        e = decisions.bound(new + new_x, f, intra + at_x)
         if not HERE:
             restart = there & (e > tl.load(book + S * F_BAR + d, mask=there, other=0.0))
             restart = tl.where(again > 0, 0, restart.to(tl.int32)) > 0
@@ -251,17 +243,15 @@ def finish(
         f = tl.load(book + S * E + d, mask=there, other=0.0) + change
         if JUDGED:
             limit = tl.load(book + S * LIMIT + d, mask=there, other=1.0)
-            relaxed = tl.minimum(limit * double(RELAXATION), LARGEST_RADIUS)
-            risen = f > before * (1.0 + double(RISE))
-            limit = tl.where(risen, CAREFUL_RADIUS, relaxed)
             radius = tl.load(book + S * RADIUS + d, mask=there, other=1.0)
+            radius, limit = decisions.limit_by_objective(before, f, radius, limit)
             tl.store(book + S * LIMIT + d, limit, mask=there)
-            tl.store(book + S * RADIUS + d, tl.minimum(radius, limit), mask=there)
+            tl.store(book + S * RADIUS + d, radius, mask=there)
         eta = tl.load(book + S * ETA)
         level = tl.load(book + S * F_BAR + d, mask=there, other=0.0)
         tl.debug_barrier()
-        tl.store(book + S * F_BAR + d, (1.0 - eta) * level + eta * f, mask=there)
-        tl.store(book + S * ETA, tl.minimum(1.0, eta * double(GROWTH)))
+        tl.store(book + S * F_BAR + d, decisions.restart_level(level, f, eta), mask=there)
+        tl.store(book + S * ETA, decisions.next_eta(eta, double(GROWTH)))
         tl.store(book + S * F + d, f, mask=there)
     tl.store(book + S * INTRA + d, intra, mask=there)
     tl.store(book + S * INTRA_SQUARE + d, intra_square, mask=there)

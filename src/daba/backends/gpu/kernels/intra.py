@@ -3,26 +3,28 @@ camera."""
 
 import triton.language as tl
 
-from daba.backends.gpu.kernels import formulas
+from daba.backends.gpu.kernels import decisions, formulas
 from daba.backends.gpu.kernels.blocks import (
     add_block,
     empty_block,
+    joined9,
     nothing9,
     plus9,
     store_block,
+    sum9,
     times9,
     whole_row,
 )
 from daba.backends.gpu.kernels.exact import penalty
 from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.rows import camera_rows, observe, one_camera, record, spots
-from daba.backends.gpu.kernels.slices import head, joined, member, smallest
+from daba.backends.gpu.kernels.slices import head, member, smallest
 
 normal_basis = formulas.normal_basis
 derivative_row = formulas.derivative_row
 camera_pull = formulas.camera_pull
-REACH = tl.constexpr(0.5)
-"""As in `kernels/cpu/objective.py`."""
+point_block = formulas.point_block
+STEP_BOUND = decisions.STEP_BOUND
 
 
 @jit
@@ -30,22 +32,13 @@ def linearize_points(
     records, heads, members, cameras, points, V, g, P,
     KIND: tl.constexpr, RADIUS: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """V (6) and reach of each point, rows of (7, P), and g_l, rows of (3, P): V = Σ w λ² P with the
-    projection P = I − δδᵀ/|δ|², g_l = −Σ w λ e."""
+    """V (6) and reach of each point, rows of (7, P), and g_l, rows of (3, P)."""
     n = tl.program_id(0)
     lane = tl.arange(0, B)
     start, width, _device, shared = head(heads, n)
     j, own = member(members, n * B + lane)
     l = spots(points, j)
-    v0 = tl.zeros([B], T)
-    v1 = tl.zeros([B], T)
-    v2 = tl.zeros([B], T)
-    v3 = tl.zeros([B], T)
-    v4 = tl.zeros([B], T)
-    v5 = tl.zeros([B], T)
-    g0 = tl.zeros([B], T)
-    g1 = tl.zeros([B], T)
-    g2 = tl.zeros([B], T)
+    sums = nothing9(tl.zeros([B], T))
     near = tl.full([B], float("inf"), T)
     for slot in range(width):
         ux, uy, weight, i = record(records, start + slot * B + lane, T)
@@ -54,28 +47,18 @@ def linearize_points(
         _, w, _ = penalty(KIND, RADIUS, weight, ex, ey, ez)
         d2 = dx * dx + dy * dy + dz * dz
         near = tl.where(weight > 0, tl.minimum(near, d2), near)
-        x = w * lam
-        g0 -= x * ex
-        g1 -= x * ey
-        g2 -= x * ez
-        x = x * lam
-        y = x / d2
-        v0 += x - y * dx * dx
-        v1 -= y * dx * dy
-        v2 -= y * dx * dz
-        v3 += x - y * dy * dy
-        v4 -= y * dy * dz
-        v5 += x - y * dz * dz
-    tl.store(V + j, joined(shared, v0), mask=own)
-    tl.store(V + P + j, joined(shared, v1), mask=own)
-    tl.store(V + 2 * P + j, joined(shared, v2), mask=own)
-    tl.store(V + 3 * P + j, joined(shared, v3), mask=own)
-    tl.store(V + 4 * P + j, joined(shared, v4), mask=own)
-    tl.store(V + 5 * P + j, joined(shared, v5), mask=own)
-    tl.store(V + 6 * P + j, tl.sqrt(smallest(shared, near)) * REACH, mask=own)
-    tl.store(g + j, joined(shared, g0), mask=own)
-    tl.store(g + P + j, joined(shared, g1), mask=own)
-    tl.store(g + 2 * P + j, joined(shared, g2), mask=own)
+        sums = sum9(sums, point_block(w, lam, dx, dy, dz, ex, ey, ez))
+    sums = joined9(shared, sums)
+    tl.store(V + j, sums[0], mask=own)
+    tl.store(V + P + j, sums[1], mask=own)
+    tl.store(V + 2 * P + j, sums[2], mask=own)
+    tl.store(V + 3 * P + j, sums[3], mask=own)
+    tl.store(V + 4 * P + j, sums[4], mask=own)
+    tl.store(V + 5 * P + j, sums[5], mask=own)
+    tl.store(V + 6 * P + j, tl.sqrt(smallest(shared, near)) * STEP_BOUND, mask=own)
+    tl.store(g + j, sums[6], mask=own)
+    tl.store(g + P + j, sums[7], mask=own)
+    tl.store(g + 2 * P + j, sums[8], mask=own)
 
 
 @jit
@@ -84,7 +67,7 @@ def linearize_cameras(
     KIND: tl.constexpr, RADIUS: tl.constexpr, T: tl.constexpr, W: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """U = JᵀJ of each camera and, as its tenth column, g_c = Jᵀr, as a tile (16, 16). And its
-    reach: REACH × its mean distance to the points it sees."""
+    reach: STEP_BOUND × its mean distance to the points it sees."""
     i = tl.program_id(0)
     lane = tl.arange(0, B)
     c, t = one_camera(cameras, i * 16, T)
@@ -126,7 +109,9 @@ def linearize_cameras(
     store_block(U + i * 256, block, g)
     seen = (last - first).to(T)
     total = tl.sum(away, axis=0)
-    tl.store(reach + i, tl.where(seen > 0, total * REACH / tl.maximum(seen, 1.0), float("inf")))
+    tl.store(
+        reach + i, tl.where(seen > 0, total * STEP_BOUND / tl.maximum(seen, 1.0), float("inf"))
+    )
 
 
 @jit

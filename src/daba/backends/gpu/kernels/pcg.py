@@ -6,7 +6,9 @@ Sums over a device are made by every program that needs them, in the same order.
 
 import triton.language as tl
 
+from daba.backends.gpu.kernels import decisions
 from daba.backends.gpu.kernels.book import Row
+from daba.backends.gpu.kernels.exact import double
 from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.schur import damped, slot_of
 
@@ -126,9 +128,8 @@ def direction(
     FIRST: tl.constexpr, PARITY: tl.constexpr, FORCING: tl.constexpr, RESIDUAL: tl.constexpr,
     MOST: tl.constexpr, STRIDE: tl.constexpr, NB: tl.constexpr,
 ):  # fmt: skip
-    """p = z + β p, and whether a device goes on: it stops when k (Q_k − Q_{k−1}) / Q_k < FORCING,
-    where Q = ½xᵀSx − xᵀrhs is what CG minimises, or when its preconditioned residual has fallen by
-    RESIDUAL. FIRST: p = z."""
+    """p = z + β p, and whether a device goes on: it stops when its model stalls or its residual has
+    fallen (`core/decisions.py`). FIRST: p = z."""
     n = tl.program_id(0)
     first = tl.load(blocks + 3 * n)
     last = tl.load(blocks + 3 * n + 1)
@@ -163,10 +164,10 @@ def direction(
         old = tl.load(book + S * (Q + PARITY) + device)
         solid = tl.load(book + S * ALPHA + device) > 0.0
         k += solid.to(tl.float64)
-        change = k * (new_q - old)
-        stalls = (change <= 0.0) & (change / new_q < FORCING)
-        falls = rz > RESIDUAL * RESIDUAL * tl.load(book + S * RZ_START + device)
-        goes = solid & (stalls == 0) & falls & (k < MOST)
+        stalls = decisions.model_stalls(k, new_q, old, double(FORCING))
+        rz_start = tl.load(book + S * RZ_START + device)
+        remains = decisions.residual_remains(rz, rz_start, double(RESIDUAL))
+        goes = solid & (stalls == 0) & remains & (k < MOST)
         beta = rz / tl.load(book + S * (RZ + PARITY) + device)
         if writes:
             tl.store(book + S * (RUN + 1 - PARITY) + device, goes.to(tl.float64))

@@ -5,10 +5,10 @@
 
 import triton.language as tl
 
-from daba.backends.gpu.kernels import formulas
+from daba.backends.gpu.kernels import decisions, formulas
+from daba.backends.gpu.kernels.blocks import joined9, nothing9, sum9
 from daba.backends.gpu.kernels.book import Row, Status
 from daba.backends.gpu.kernels.exact import penalty
-from daba.backends.gpu.kernels.intra import REACH
 from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.pcg import inverse
 from daba.backends.gpu.kernels.rows import camera_rows, observe, one_camera, record, row16, spots
@@ -18,14 +18,15 @@ from daba.backends.gpu.kernels.step import pick, place_camera, row_of
 normal_basis = formulas.normal_basis
 derivative_row = formulas.derivative_row
 inverse_symmetric3 = formulas.inverse_symmetric3
+point_block = formulas.point_block
 exponential = formulas.exponential
 multiply3 = formulas.multiply3
 polar_step = formulas.polar_step
 STATUS = tl.constexpr(int(Row.STATUS))
 DONE = tl.constexpr(int(Status.DONE))
-DAMPING = tl.constexpr(1e-4)
-TRIES = tl.constexpr(4)
-"""A step that fails is tried again with 30 times the damping, this often in all."""
+DAMPING = decisions.REFINE_DAMPING
+GROWTH = decisions.REFINE_GROWTH
+TRIES = decisions.REFINE_TRIES
 
 
 @jit
@@ -58,7 +59,7 @@ def refine_points(
     j, own = member(members, n * B + lane)
     l = spots(points, j)
     o = tl.zeros([B], T)
-    v0, v1, v2, v3, v4, v5, g0, g1, g2 = o, o, o, o, o, o, o, o, o
+    sums = nothing9(o)
     before = tl.zeros([B], tl.float64)
     near = tl.full([B], float("inf"), T)
     for slot in range(width):
@@ -69,30 +70,11 @@ def refine_points(
         before += f.to(tl.float64)
         d2 = dx * dx + dy * dy + dz * dz
         near = tl.where(weight > 0, tl.minimum(near, d2), near)
-        x = w * lam
-        g0 -= x * ex
-        g1 -= x * ey
-        g2 -= x * ez
-        x = x * lam
-        y = x / d2
-        v0 += x - y * dx * dx
-        v1 -= y * dx * dy
-        v2 -= y * dx * dz
-        v3 += x - y * dy * dy
-        v4 -= y * dy * dz
-        v5 += x - y * dz * dz
-    v0 = joined(shared, v0)
-    v1 = joined(shared, v1)
-    v2 = joined(shared, v2)
-    v3 = joined(shared, v3)
-    v4 = joined(shared, v4)
-    v5 = joined(shared, v5)
-    g0 = joined(shared, g0)
-    g1 = joined(shared, g1)
-    g2 = joined(shared, g2)
+        sums = sum9(sums, point_block(w, lam, dx, dy, dz, ex, ey, ez))
+    v0, v1, v2, v3, v4, v5, g0, g1, g2 = joined9(shared, sums)
     before = joined(shared, before)
-    reach = tl.sqrt(smallest(shared, near)) * REACH
-    floor = 1e-9 * tl.maximum(v0, tl.maximum(v3, v5))
+    reach = tl.sqrt(smallest(shared, near)) * decisions.STEP_BOUND
+    floor = decisions.REFINE_FLOOR * tl.maximum(v0, tl.maximum(v3, v5))
     mu = tl.sum(o, axis=0) + DAMPING
     change = tl.zeros([B], tl.float64)
     bx = l[0]
@@ -123,7 +105,7 @@ def refine_points(
             by = tl.where(good, ny, by)
             bz = tl.where(good, nz, bz)
             waiting = tl.where(good, 0, waiting)
-        mu = mu * 30.0
+        mu = mu * GROWTH
     tl.store(points + 4 * j, bx, mask=own)
     tl.store(points + 4 * j + 1, by, mask=own)
     tl.store(points + 4 * j + 2, bz, mask=own)
@@ -198,7 +180,7 @@ def refine_cameras(
     waiting = start == start
     for _ in range(TRIES):
         if waiting:
-            damped = tl.where(on, U + mu * tl.maximum(U, 1e-6), U)
+            damped = tl.where(on, U + mu * tl.maximum(U, decisions.DIAGONAL_FLOOR), U)
             x = -tl.sum(inverse(damped, 1e-14) * g[None, :], axis=1)
             s9 = (
                 pick(x, a, 0), pick(x, a, 1), pick(x, a, 2), pick(x, a, 3), pick(x, a, 4),
@@ -217,5 +199,5 @@ def refine_cameras(
                 change = after - start
                 place_camera(old, s9, cameras, i)
                 waiting = start != start
-        mu = mu * 30.0
+        mu = mu * GROWTH
     tl.store(partial + i, change)

@@ -9,7 +9,7 @@ Coordinates in these records are counted from the middle of the device.
 
 import triton.language as tl
 
-from daba.backends.gpu.kernels import formulas
+from daba.backends.gpu.kernels import decisions, formulas
 from daba.backends.gpu.kernels.blocks import (
     add_block,
     empty_block,
@@ -34,8 +34,7 @@ inverse_symmetric3 = formulas.inverse_symmetric3
 RADIUS_ROW = tl.constexpr(int(Row.RADIUS))
 TRYING = tl.constexpr(int(Row.TRYING))
 RUN = tl.constexpr(int(Row.RUN))
-SMALLEST = tl.constexpr(1e-6)
-"""Damping acts on max(diagonal, SMALLEST)."""
+DIAGONAL_FLOOR = decisions.DIAGONAL_FLOOR
 
 
 @jit
@@ -119,8 +118,9 @@ def damped_inverse(v, radius, LEAST: tl.constexpr):
     """V'⁻¹, with the digits of V: a distant point has hardly any curvature along its depth."""
     mu = tl.maximum(1.0 / radius, LEAST).to(v[0].dtype)
     return inverse_symmetric3(
-        v[0] + mu * tl.maximum(v[0], SMALLEST), v[1], v[2],
-        v[3] + mu * tl.maximum(v[3], SMALLEST), v[4], v[5] + mu * tl.maximum(v[5], SMALLEST),
+        v[0] + mu * tl.maximum(v[0], DIAGONAL_FLOOR), v[1], v[2],
+        v[3] + mu * tl.maximum(v[3], DIAGONAL_FLOOR), v[4],
+        v[5] + mu * tl.maximum(v[5], DIAGONAL_FLOOR),
     )  # fmt: skip
 
 
@@ -235,7 +235,7 @@ def damped(system, i, mu):
     inside = (a[:, None] < 9) & (a[None, :] < 9)
     U = tl.load(system + i * 256 + a[:, None] * 16 + a[None, :], mask=inside, other=0.0)
     on = inside & (a[:, None] == a[None, :])
-    return tl.where(on, U + mu * tl.maximum(U, SMALLEST), U)
+    return tl.where(on, U + mu * tl.maximum(U, DIAGONAL_FLOOR), U)
 
 
 @jit

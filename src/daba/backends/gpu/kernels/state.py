@@ -2,7 +2,7 @@
 
 import triton.language as tl
 
-from daba.backends.gpu.kernels import formulas
+from daba.backends.gpu.kernels import decisions, formulas
 from daba.backends.gpu.kernels.book import Row, Status
 from daba.backends.gpu.kernels.exact import double
 from daba.backends.gpu.kernels.jit import jit
@@ -24,8 +24,7 @@ def extrapolate_cameras(cameras, last, s, out, C, B: tl.constexpr):
     inside = i < C
     i = tl.minimum(i, C - 1)
     now = tl.load(s + i)
-    after = (1.0 + tl.sqrt(4.0 * now * now + 1.0)) / 2.0
-    gamma = (now - 1.0) / after
+    gamma, after = decisions.nesterov(now)
     a0, a1, a2, a3 = ahead(cameras, last, 16 * i, gamma)
     a4, a5, a6, a7 = ahead(cameras, last, 16 * i + 4, gamma)
     a8, t0, t1, t2 = ahead(cameras, last, 16 * i + 8, gamma)
@@ -121,8 +120,7 @@ def shift(x, last, new, count, book, S, LAST: tl.constexpr, B: tl.constexpr):
 
 @jit
 def reset_momentum(x_bar, new, cameras, distance, s, C, book, S, B: tl.constexpr):
-    """s ← 1 for each camera that went back on its momentum, ⟨x̄ − x⁺, x⁺ − x⟩ > 0, measured in
-    radians, in the distance to what it sees, and in focal lengths."""
+    """s ← 1 for each camera that went back on its momentum."""
     if tl.load(book + S * STATUS) != DONE:
         return
     i = tl.program_id(0) * B + tl.arange(0, B)
@@ -135,7 +133,7 @@ def reset_momentum(x_bar, new, cameras, distance, s, C, book, S, B: tl.constexpr
         move += back(x_bar, new, cameras, i * 16 + a, inside)
     zoom = back(x_bar, new, cameras, i * 16 + 12, inside)
     far = tl.load(distance + i, mask=inside, other=1.0)
-    tl.store(s + i, 1.0, mask=inside & (0.5 * turn + move / (far * far) + zoom > 0.0))
+    tl.store(s + i, 1.0, mask=inside & decisions.goes_back(turn, move, zoom, far))
 
 
 @jit

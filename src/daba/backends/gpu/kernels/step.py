@@ -2,9 +2,8 @@
 
 import triton.language as tl
 
-from daba.backends.gpu.kernels import formulas
+from daba.backends.gpu.kernels import decisions, formulas
 from daba.backends.gpu.kernels.book import Row
-from daba.backends.gpu.kernels.intra import REACH
 from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.rows import quad, spots, store_quad
 from daba.backends.gpu.kernels.schur import damped_inverse, gather_product, point_system, slot_of
@@ -13,6 +12,7 @@ from daba.backends.gpu.kernels.slices import head, joined, member
 exponential = formulas.exponential
 multiply3 = formulas.multiply3
 polar_step = formulas.polar_step
+STEP_BOUND = decisions.STEP_BOUND
 RUN = tl.constexpr(int(Row.RUN))
 TRYING = tl.constexpr(int(Row.TRYING))
 RADIUS_ROW = tl.constexpr(int(Row.RADIUS))
@@ -63,8 +63,8 @@ def move_cameras(
     owner, cameras, system, reach, x, record_c, trial, book, S, partial,
     STRIDE: tl.constexpr, SP: tl.constexpr,
 ):  # fmt: skip
-    """The step of each camera, shortened where it would turn by more than REACH, move beyond its
-    reach, or change its focal length by more than that share; into v of its record, and applied
+    """The step of each camera, shortened where it would turn by more than STEP_BOUND, move beyond
+    its reach, or change its focal length by more than that share; into v of its record, and applied
     into `trial`. By camera the model's decrease −s·(g + ½ U s)."""
     i = tl.program_id(0)
     if not ready(book, S, tl.load(owner + i), SP):
@@ -75,8 +75,8 @@ def move_cameras(
     move = tl.sqrt(tl.sum(tl.where((a >= 3) & (a < 6), s * s, 0.0), axis=0))
     zoom = tl.abs(pick(s, a, 6))
     c = row_of(cameras, i)
-    excess = tl.maximum(turn / REACH, move / tl.load(reach + i))
-    excess = tl.maximum(excess, zoom / (tl.abs(c[12]) * REACH))
+    excess = tl.maximum(turn / STEP_BOUND, move / tl.load(reach + i))
+    excess = tl.maximum(excess, zoom / (tl.abs(c[12]) * STEP_BOUND))
     s = s / tl.maximum(excess, 1.0)
     tl.store(record_c + i * STRIDE + slot_of(a), s, mask=a < 9)
     inside = (a[:, None] < 9) & (a[None, :] < 9)
