@@ -13,6 +13,7 @@ from places import HELPERS, ROOT
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
+pytestmark = pytest.mark.slow
 
 KERNELS = ROOT / "src" / "daba" / "backends" / "gpu" / "kernels"
 

@@ -15,6 +15,7 @@ from small_machine import SMALL_MACHINE
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
+pytestmark = pytest.mark.slow
 
 SCRIPT = HELPERS / "gpu_process.py"
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")

@@ -24,6 +24,7 @@ from helpers import (
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
+pytestmark = pytest.mark.slow
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("here kernels run on a GPU: see tests/gpu", allow_module_level=True)
 
