@@ -44,8 +44,8 @@ demo: $(STAMP)  ## Make a synthetic city, solve it with 8 devices, leave the res
 	    --output demo/solution.txt --output demo/solution.ply \
 	    --history demo/history.json --plot demo/convergence.png --report demo/report.html
 
-docs: $(STAMP)  ## Write docs/reference/api.md again, from the docstrings
-	$(BIN)/python docs/reference/make_api.py
+docs: $(TOOLS)  ## Make the documentation site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 test: lint pytest  ## Set up and run everything: lint, types and tests
 
@@ -114,12 +114,12 @@ bench-colmap: $(TOOLS)  ## Compare with COLMAP's bundle adjustment on COLMAP mod
 	$(BIN)/python benchmarks/bench_colmap.py $(ARGS)
 
 bench-scaling: $(STAMP)  ## Time and memory up to 5 million observations, 4 to 32 devices
-	$(BIN)/python benchmarks/scaling.py --plot benchmarks/scaling.png $(ARGS)
+	$(BIN)/python benchmarks/scaling.py --plot docs/images/scaling.png $(ARGS)
 
 bench-weak: $(STAMP)  ## A scene that grows with its devices, and what a million cameras need
-	$(BIN)/python benchmarks/weak_scaling.py --plot benchmarks/weak_scaling.png $(ARGS)
+	$(BIN)/python benchmarks/weak_scaling.py --plot docs/images/weak_scaling.png $(ARGS)
 
 clean:  ## Remove everything that make has made
-	rm -rf .venv* demo bench dist benchmarks/ceres/build benchmarks/results
+	rm -rf .venv* demo bench dist site benchmarks/ceres/build benchmarks/results
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +

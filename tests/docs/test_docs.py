@@ -25,6 +25,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def folder(problem: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "problem.txt.bz2").write_bytes(problem)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("daba.tools.viewer.serve.wait", lambda: None)
     return tmp_path
 
@@ -44,13 +45,6 @@ def test_commands_are_fenced(page: Path) -> None:
     assert unfenced_commands(page) == []
 
 
-def test_every_page_is_in_the_index() -> None:
-    folder = ROOT / "docs"
-    index = (folder / "README.md").read_text("utf-8")
-    pages = [path.relative_to(folder).as_posix() for path in folder.rglob("*.md")]
-    assert [page for page in pages if page != "README.md" and f"({page})" not in index] == []
-
-
 PAGE = """\
 <!-- setup
 daba synth a.txt
@@ -68,6 +62,10 @@ daba solve a.txt --backend gpu
 <!-- needs no_such_module -->
 ```python
 import no_such_module
+```
+<!-- file other.py -->
+```python
+z = 3
 ```
 
 <!-- setup python
@@ -90,7 +88,8 @@ def test_blocks_are_found(tmp_path: Path) -> None:
     path.write_text(PAGE)
     found = blocks(path)
     assert [(b.line, b.language) for b in found] == [
-        (2, "bash"), (5, "bash"), (12, "bash"), (16, "python"), (20, "python"), (25, "python"),
+        (2, "bash"), (5, "bash"), (12, "bash"), (16, "python"), (20, "python"), (24, "python"),
+        (29, "python"),
     ]  # fmt: skip
     assert [b.skip for b in found] == [
         "",
@@ -99,12 +98,14 @@ def test_blocks_are_found(tmp_path: Path) -> None:
         "no_such_module is not installed",
         "",
         "",
+        "",
     ]
+    assert [b.file for b in found] == ["", "", "", "", "other.py", "", ""]
     assert plain_commands(found[1].text) == [
         ["info", "a.txt"],
         ["solve", "a.txt", "--devices", "2"],
     ]
-    assert [b.text for b in found[4:]] == ["y = 2", "x = 1"]
+    assert [b.text for b in found[4:]] == ["z = 3", "y = 2", "x = 1"]
     path.write_text("<!-- nothing here is run: needs a cluster -->\n" + PAGE)
     assert {b.skip for b in blocks(path)} == {"needs a cluster"}
     path.write_text("<!-- not run -->\n```bash\ndaba\n```\n")
@@ -125,18 +126,3 @@ def test_indented_commands_are_noticed(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text("text\n\n    daba info a.txt\n\n```bash\n    daba info b.txt\n```\n")
     assert unfenced_commands(path) == ["page.md, line 3: daba info a.txt"]
-
-
-def test_the_reference_is_what_the_docstrings_say() -> None:
-    import importlib.util
-
-    maker = ROOT / "docs" / "reference" / "make_api.py"
-    spec = importlib.util.spec_from_file_location("make_api", maker)
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    assert made.PAGE.read_text("utf-8") == made.reference(), "run `make docs`"
-    for name in daba.__all__:
-        if name != "__version__":
-            assert f"\n## {name}\n" in made.reference()

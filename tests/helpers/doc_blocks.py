@@ -6,6 +6,7 @@ of their own that holds the small problem `problem.txt.bz2`. A comment before a 
     <!-- not run: REASON -->                 the next block is not run
     <!-- nothing here is run: REASON -->     nor any other of the page
     <!-- needs MODULE -->                    the next block is run where the module can be imported
+    <!-- file NAME -->                       the next block is not run but written to that file
     <!-- setup                               commands that a reader need not see
     daba synth city.txt --cameras 12
     -->
@@ -39,6 +40,7 @@ MARK = re.compile(
     r"<!-- *(?:(?P<page>nothing here is run)|not run|(?P<needs>needs +(?P<module>[\w.]+)))"
     r"(?:: *(?P<reason>[^>]*?))? *-->"
 )
+FILE = re.compile(r"<!-- *file +(?P<name>[\w.]+) *-->")
 SETUP = {"<!-- setup": "bash", "<!-- setup python": "python"}
 LIMIT = 120.0
 """Seconds that a block of commands may take."""
@@ -55,6 +57,8 @@ class Block:
     text: str
     skip: str = ""
     """Why it is not run."""
+    file: str = ""
+    """Where it is written instead."""
 
     @property
     def place(self) -> str:
@@ -65,13 +69,15 @@ def blocks(path: Path) -> list[Block]:
     """Everything on a page that could be run, in order."""
     found: list[Block] = []
     lines = path.read_text("utf-8").splitlines()
-    whole, skip, at = "", "", 0
+    whole, skip, file, at = "", "", "", 0
     while at < len(lines):
         line = lines[at].strip()
         mark = MARK.fullmatch(line)
         if mark is not None:
             reason = _reason(mark, path, at + 1)
             whole, skip = (reason, skip) if mark["page"] else (whole, reason)
+        elif named := FILE.fullmatch(line):
+            file = named["name"]
         elif line in SETUP:
             end = lines.index("-->", at)
             text = "\n".join(lines[at + 1 : end])
@@ -84,8 +90,8 @@ def blocks(path: Path) -> list[Block]:
                 indent = len(lines[at]) - len(lines[at].lstrip())
                 text = "\n".join(each[indent:] for each in lines[at + 1 : end])
                 kind = LANGUAGES[language]
-                found.append(Block(path.name, at + 2, kind, text, whole or skip))
-            skip, at = "", end
+                found.append(Block(path.name, at + 2, kind, text, whole or skip, file))
+            skip, file, at = "", "", end
         at += 1
     return found
 
@@ -112,6 +118,9 @@ def unfenced_commands(path: Path) -> list[str]:
 
 def run_block(block: Block, names: dict[str, Any]) -> None:
     """Run a block in the current folder; `names` are those of the page's Python so far."""
+    if block.file:
+        Path(block.file).write_text(block.text + "\n", "utf-8")
+        return
     if block.language == "python":
         program = compile("\n" * (block.line - 1) + block.text, block.page, "exec")
         with contextlib.redirect_stdout(io.StringIO()):

@@ -25,6 +25,7 @@ class Loss:
     """Where the loss turns from quadratic to robust, in pixels."""
 
     name: ClassVar[str] = ""
+    """What it is called on the command line."""
     kind: ClassVar[int] = -1
     """Number by which the kernels know the loss."""
 

@@ -59,14 +59,15 @@ def load(
 ) -> Problem:
     """Read a problem from a file or a folder.
 
-    path         BAL (.txt or .bal) or Bundler (.out), both also with .bz2 or .gz, daba's own
-                 .npz, or the folder of a COLMAP model or of a store, whatever its name
-    intrinsics   how k1 and k2 are read: "paper", as the paper's authors do, or "standard", as
-                 BAL and Bundler define them; "auto" is the first for BAL, the second for
-                 Bundler; other formats have only one reading
-    format       "bal", "bundler", "colmap", "npz" or "store" if the file's name does not say
-    rigs         COLMAP: "keep" refuses a model in which one frame has several images, which must
-                 not move relative to each other; "free" takes every image for itself
+    Args:
+        path: BAL (.txt or .bal) or Bundler (.out), both also with .bz2 or .gz, daba's own .npz, or
+            the folder of a COLMAP model or of a store, whatever its name
+        intrinsics: how k1 and k2 are read: "paper", as the paper's authors do, or "standard", as
+            BAL and Bundler define them; "auto" is the first for BAL, the second for Bundler; other
+            formats have only one reading
+        format: "bal", "bundler", "colmap", "npz" or "store" if the file's name does not say
+        rigs: COLMAP: "keep" refuses a model in which one frame has several images, which must not
+            move relative to each other; "free" takes every image for itself
     """
     if not split_suffix(path)[0] and not Path(path).exists():
         raise DabaError(f"cannot read {path}: there is no such file or folder")
@@ -102,13 +103,14 @@ def save(
 ) -> None:
     """Write a problem to a file or a folder, whole or not at all.
 
-    path       BAL (.txt or .bal) or Bundler (.out), both also with .bz2 or .gz, daba's own .npz,
-               which loses nothing, .ply, points and cameras for a viewer, or .daba, a store for
-               one device (`daba.io.store.store.save` writes one for several); any other name, if
-               the problem was read from a COLMAP model, is the folder of that model, adjusted
-    format     "bal", "bundler", "colmap", "npz", "ply" or "store" if the file's name does not say
-    kind       COLMAP: "binary" or "text"; "same" is as it was read
-    overwrite  COLMAP: whether the folder may be the one that was read
+    Args:
+        path: BAL (.txt or .bal) or Bundler (.out), both also with .bz2 or .gz, daba's own .npz,
+            which loses nothing, .ply, points and cameras for a viewer, or .daba, a store for one
+            device (`daba.io.store.store.save` writes one for several); any other name, if the
+            problem was read from a COLMAP model, is the folder of that model, adjusted
+        format: "bal", "bundler", "colmap", "npz", "ply" or "store" if the file's name does not say
+        kind: COLMAP: "binary" or "text"; "same" is as it was read
+        overwrite: COLMAP: whether the folder may be the one that was read
     """
     form = target_format(path, colmap.is_colmap(problem), format)
     if form.save is None:

@@ -17,8 +17,11 @@ class Partition:
     """Which device owns each camera and each point."""
 
     camera_device: Ints
+    """Device of each camera, (C,)."""
     point_device: Ints
+    """Device of each point, (P,)."""
     devices: int
+    """How many there are."""
 
 
 def make_partition(problem: Problem, devices: int, seed: int = 0) -> Partition:

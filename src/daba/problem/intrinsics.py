@@ -36,8 +36,11 @@ class PixelError:
     """Reprojection error in the forward model, in pixels."""
 
     rms: float
+    """√(mean |r|²)."""
     mean: float
+    """Mean of |r| over observations."""
     median: float
+    """Median of |r| over observations."""
     half_mean_square: float
     """½ · mean |r|², what Ceres users divide by the number of observations."""
     behind: int
@@ -245,8 +248,9 @@ class _Fit:
 def pixel_errors(problem: Problem, model: Floats | None = None) -> Floats:
     """|r| of each observation in pixels, (K,), as a reader of the written file computes it.
 
-    model   (f, k1, k2) of each camera, (C,3); if absent, COLMAP's own camera models for a problem
-            read from a COLMAP model, `forward_model` for others
+    Args:
+        model: (f, k1, k2) of each camera, (C,3); if absent, COLMAP's own camera models for a
+            problem read from a COLMAP model, `forward_model` for others
     """
     if model is None and "colmap" in problem.info:
         from daba.io.colmap import Solution

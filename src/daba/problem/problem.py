@@ -62,6 +62,7 @@ class Problem:
     focal: Floats
     """Focal length, in pixels, by which each camera's observations were divided, (C,)."""
     name: str = "problem"
+    """For tables and file names."""
     info: dict[str, Any] = field(default_factory=dict)
     """What the reader wants remembered: file, intrinsics reading, fit residuals."""
     shared: Ints | None = None
@@ -94,19 +95,23 @@ class Problem:
     ) -> Problem:
         """Build a problem from plain arrays and check it.
 
-        rotations    (C,3,3), camera to world; the camera looks along its own +z
-        centers      (C,3), camera centres in the world
-        points       (P,3)
-        camera_index (K,) and point_index (K,), who sees what
-        pixels       (K,2), relative to the principal point, x right and y down (or any
-                     right-handed choice, as long as rotations agree with it)
-        focal        scalar or (C,), pixels
-        intrinsics   (C,3) ray coefficients d in units of the focal length; (1,0,0), a pinhole,
-                     if absent
-        weights      (K,); `focal * sqrt(1 + |u|²)` if absent, which makes errors pixels
-        info         anything to be remembered with the problem
-        shared, free_cameras, free_points, priors
-                     constraints, as in the fields of the same names
+        Args:
+            rotations: (C,3,3), camera to world; the camera looks along its own +z
+            centers: (C,3), camera centres in the world
+            points: (P,3)
+            camera_index: (K,), the camera of each observation
+            point_index: (K,), its point
+            pixels: (K,2), relative to the principal point, x right and y down (or any right-handed
+                choice, as long as rotations agree with it)
+            focal: scalar or (C,), pixels
+            intrinsics: (C,3) ray coefficients d in units of the focal length; (1,0,0), a pinhole,
+                if absent
+            weights: (K,); `focal * sqrt(1 + |u|²)` if absent, which makes errors pixels
+            info: anything to be remembered with the problem
+            shared: constraint, as in the field of the same name
+            free_cameras: constraint, as in the field of the same name
+            free_points: constraint, as in the field of the same name
+            priors: constraint, as in the field of the same name
         """
         R = np.asarray(rotations, dtype=np.float64)
         if R.ndim != 3 or R.shape[1:] != (3, 3):
@@ -149,14 +154,17 @@ class Problem:
 
     @property
     def num_cameras(self) -> int:
+        """C."""
         return len(self.cameras)
 
     @property
     def num_points(self) -> int:
+        """P."""
         return len(self.points)
 
     @property
     def num_observations(self) -> int:
+        """K."""
         return len(self.camera_index)
 
     @property

@@ -75,9 +75,10 @@ Watcher = Callable[[Still, Snapshot], Any]
 class Recorder(Observer):
     """For `daba.solve(recorder=…)`: takes snapshots and hands them on.
 
-    folder     where they are written; it must be empty or new
-    watchers   called with each, on rank 0
-    info       `problem.info`, for the colours of points
+    Args:
+        folder: where they are written; it must be empty or new
+        watchers: called with each, on rank 0
+        info: `problem.info`, for the colours of points
     """
 
     what = "the recording"

@@ -27,6 +27,7 @@ class Iteration:
     """One line of the history; iteration 0 is the start."""
 
     iteration: int
+    """Its number."""
     seconds: float
     """Since the solve began, setting up included and compiling excluded."""
     objective: float
@@ -38,7 +39,9 @@ class Iteration:
     restarts: int = 0
     """Devices that threw their accelerated step away."""
     pcg_iterations: int = 0
+    """Of conjugate gradients, of all devices together."""
     lm_retries: int = 0
+    """Steps that were rejected and tried again with a smaller radius, of all devices together."""
     lm_steps: int = 0
     """Accepted, of all devices together."""
     bytes_sent: int = 0
@@ -94,13 +97,17 @@ class Result:
     source: Problem | Store | None
     """What was given to be solved."""
     options: Options
+    """What it was solved with."""
     history: list[Iteration]
+    """What was reported on the way, the start and the end included."""
     reason: str
     """Why the solver stopped, in words."""
     converged: bool
     """Whether a tolerance was met, rather than a limit."""
     linear_solver: str
+    """What solved the reduced camera systems."""
     sizes: Sizes
+    """How large the problem is."""
     ranks: list[RankReport] = field(default_factory=list)
     """What each process did; on rank 0."""
     local: dict[int, State] = field(default_factory=dict)
@@ -133,14 +140,17 @@ class Result:
 
     @property
     def objective(self) -> float:
+        """F at the end."""
         return self.history[-1].objective
 
     @property
     def mean_objective(self) -> float:
+        """F of the observations / K at the end."""
         return self.history[-1].mean_objective
 
     @property
     def seconds(self) -> float:
+        """How long the solve took, compiling excluded."""
         return self.history[-1].seconds
 
     @property
@@ -157,6 +167,7 @@ class Result:
 
     @cached_property
     def start_pixel_error(self) -> PixelError:
+        """Where the solve began."""
         from daba.problem.intrinsics import pixel_error
 
         return pixel_error(self.start)

@@ -49,18 +49,19 @@ def solve(
 ) -> Result:
     """Solve a bundle adjustment problem.
 
-    problem      from `daba.load`, `Problem.from_arrays` or `daba.generate`; or a `Store`, of which
-                 each process reads its own part; arrays may be torch tensors, and the solution is
-                 returned where cameras and points were given
-    options      an `Options`; single options can be given by name instead, or to change some:
-                 `daba.solve(problem, devices=8, loss=daba.Huber(32.0), iterations=1000)`
-    partition    which device owns what; by default `make_partition(problem, devices)`
-    callback     called with each `Iteration` reported; the solve stops when it returns True
-    comm         `daba.communicator()` to share the work with the other processes of an MPI job,
-                 all of which must call; a `Problem` is taken from rank 0 and may be None elsewhere
-    checkpoints  a `daba.Checkpoints`: where and when to save, and what to resume from
-    log          folder in which each process keeps a log of its own
-    recorder     a `daba.Recorder`: takes snapshots of cameras and points on the way
+    Args:
+        problem: from `daba.load`, `Problem.from_arrays` or `daba.generate`; or a `Store`, of which
+            each process reads its own part; arrays may be torch tensors, and the solution is
+            returned where cameras and points were given
+        options: an `Options`; single options can be given by name instead, or to change some:
+            `daba.solve(problem, devices=8, loss=daba.Huber(32.0), iterations=1000)`
+        partition: which device owns what; by default `make_partition(problem, devices)`
+        callback: called with each `Iteration` reported; the solve stops when it returns True
+        comm: `daba.communicator()` to share the work with the other processes of an MPI job, all of
+            which must call; a `Problem` is taken from rank 0 and may be None elsewhere
+        checkpoints: a `daba.Checkpoints`: where and when to save, and what to resume from
+        log: folder in which each process keeps a log of its own
+        recorder: a `daba.Recorder`: takes snapshots of cameras and points on the way
 
     Ctrl-C, SIGTERM and SIGUSR1 stop the solve after the iteration at hand; what was reached is
     returned. A log, a recording or a callback that fails is switched off with a warning. An

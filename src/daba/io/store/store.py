@@ -58,10 +58,12 @@ class Store:
 
     @property
     def name(self) -> str:
+        """Of the problem."""
         return self.manifest.name
 
     @property
     def devices(self) -> int:
+        """How many share the problem."""
         return len(self.manifest.parts)
 
     @property

@@ -35,7 +35,8 @@ def write_report(
 ) -> None:
     """Write one page about runs, side by side: results, or what history.json holds.
 
-    names   what the runs are called; by default method and devices
+    Args:
+        names: what the runs are called; by default method and devices
     """
     text = report_page(make_runs(runs, names))
     with open_output(path) as out:
