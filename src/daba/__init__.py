@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from daba.core.version import __version__
 
 _HOME = {
     "daba.io.constraint_options": ["Asked", "constrain"],
@@ -24,7 +24,7 @@ _HOME = {
     "daba.runtime.gather": ["gather", "save_store"],
     "daba.problem.diagnostics": ["inspect"],
     "daba.problem.intrinsics": ["PixelError", "forward_model", "pixel_error", "pixel_errors"],
-    "daba.io": ["load", "save"],
+    "daba.io.formats": ["load", "save"],
     "daba.io.store.store": ["Store"],
     "daba.distributed.comm.launcher": ["communicator"],
     "daba.core.losses": [
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     )
     from daba.core.options import Options
     from daba.distributed.comm.launcher import communicator
-    from daba.io import load, save
     from daba.io.constraint_options import Asked, constrain
+    from daba.io.formats import load, save
     from daba.io.store.store import Store
     from daba.partition.partition import Partition, make_partition, partition_from_arrays
     from daba.problem.diagnostics import inspect

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from daba.core.errors import DabaError
 from daba.distributed.comm.base import Communicator
-from daba.io.folders import abandon_folder
 
 T = TypeVar("T")
 
@@ -29,6 +28,8 @@ def write_collectively(
 ) -> None:
     """Rank 0 begins a folder, every process writes its own part, and rank 0 finishes it with what
     all parts have said of themselves, or removes it; a `DabaError` of any is raised on all."""
+    from daba.io.folders import abandon_folder
+
     folder = comm.broadcast(on_first(comm, begin))
     parts = comm.collect(_attempt(lambda: write(folder)))
 

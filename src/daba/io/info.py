@@ -1,13 +1,27 @@
-"""`problem.info` on disk: arrays, such as colours, apart from what fits into JSON."""
+"""`problem.info`: on disk, arrays such as colours apart from what fits into JSON; and what it says
+about pixel errors."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.problem.problem import Floats, Problem
+
+
+def own_errors(info: dict[str, Any]) -> Callable[[Problem], Floats] | None:
+    """`Problem.own_errors` of a problem with this info: COLMAP's camera models are its own."""
+    return _colmap_errors if "colmap" in info else None
+
+
+def _colmap_errors(problem: Problem) -> Floats:
+    from daba.io.colmap.solution import Solution
+
+    return Solution(problem).observation_errors()
 
 
 def split_info(info: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

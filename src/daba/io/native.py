@@ -19,7 +19,7 @@ import numpy as np
 
 from daba.core.errors import DabaError
 from daba.io.files import PathLike, open_input, open_output
-from daba.io.info import split_info
+from daba.io.info import own_errors, split_info
 from daba.io.source import CHUNK, Source
 from daba.partition.ordering import Records
 from daba.problem.constraints import ARRAYS, Constraints, from_arrays
@@ -71,7 +71,10 @@ def load(path: PathLike) -> Problem:
     try:
         asked = _constraints(head, entries)
         info = _info(head, entries)
-        return Problem(**arrays, name=head["name"], info=info, **vars(asked)).validated()
+        own = own_errors(info)
+        return Problem(
+            **arrays, name=head["name"], info=info, own_errors=own, **vars(asked)
+        ).validated()
     except DabaError as error:
         raise DabaError(f"{name}: {error}") from error
 

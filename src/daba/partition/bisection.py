@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import numpy as np
 
 from daba.problem.problem import Floats, Ints, Problem
-
-
-def has_metis() -> bool:
-    """Whether METIS, and the sparse matrices its graph is made with, are installed."""
-    try:
-        return all(find_spec(name) is not None for name in ("pymetis", "scipy"))
-    except ValueError:  # a module that was made unavailable
-        return False
 
 
 def places_seen(problem: Problem) -> Floats:

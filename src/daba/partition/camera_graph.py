@@ -7,6 +7,7 @@ one that is streamed from a file are split by the same code.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,14 @@ EDGES_IN_ALL = 2_000_000
 
 Chunk = tuple[Ints, Ints, range]
 """All observations of a range of points: cameras, points counted from its first, the range."""
+
+
+def has_metis() -> bool:
+    """Whether METIS, and the sparse matrices its graph is made with, are installed."""
+    try:
+        return all(find_spec(name) is not None for name in ("pymetis", "scipy"))
+    except ValueError:  # a module that was made unavailable
+        return False
 
 
 def camera_graph(camera: Ints, point: Ints, cameras: int, points: int) -> Any:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from daba.partition.ordering import Extent, Piece
 
 PROGRAM = 215_000_000
 """Bytes of a process that solves next to nothing: the interpreter, its libraries, the kernels."""
@@ -64,25 +59,3 @@ class Holding:
             + POINT * self.points
             + 8 * STATES * (15 * self.ghost_cameras + 3 * self.ghost_points)
         )
-
-
-def with_factors(
-    memory: list[int], pieces: Iterable[Piece], extent: Extent, copies: bool = False
-) -> list[int]:
-    """Add what the direct linear solver will hold, if it is what `auto` will choose: that is told
-    by the plan of each device's factorization, made here as it is made for a solve."""
-    from daba.distributed.shard import join
-    from daba.solver.linear.solvers import MOST_CAMERAS_FOR_PLAN, direct_pays
-    from daba.solver.linear.symbolic import Cost, make_plan
-
-    if extent.cameras > MOST_CAMERAS_FOR_PLAN:
-        return memory
-    costs, observations = [], 0
-    for device, piece in enumerate(pieces):
-        shard = join([piece], device, extent)
-        costs.append(make_plan(shard.intra, shard.devices, extent.largest)[1])
-        observations += len(shard.intra.camera)
-    total = Cost(*map(sum, zip(*costs, strict=True)))
-    if not direct_pays(total, observations, copies):
-        return memory
-    return [count + int(cost.bytes) for count, cost in zip(memory, costs, strict=True)]

@@ -7,8 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.partition.bisection import bisect_cameras, has_metis, places_seen
-from daba.partition.camera_graph import camera_graph, settle_cameras, split_cameras, split_points
+from daba.partition.camera_graph import (
+    camera_graph,
+    has_metis,
+    settle_cameras,
+    split_cameras,
+    split_points,
+)
 from daba.problem.problem import Ints, Problem
 
 
@@ -37,6 +42,8 @@ def make_partition(problem: Problem, devices: int, seed: int = 0) -> Partition:
     check_devices(devices, C)
     load = np.bincount(problem.camera_index, minlength=C)
     if devices > 1 and not has_metis():
+        from daba.partition.bisection import bisect_cameras, places_seen
+
         cameras = bisect_cameras(places_seen(problem), load, devices)
     else:
         graph = camera_graph(*ends, C, P) if devices > 1 else None

@@ -249,13 +249,11 @@ def pixel_errors(problem: Problem, model: Floats | None = None) -> Floats:
     """|r| of each observation in pixels, (K,), as a reader of the written file computes it.
 
     Args:
-        model: (f, k1, k2) of each camera, (C,3); if absent, COLMAP's own camera models for a
-            problem read from a COLMAP model, `forward_model` for others
+        model: (f, k1, k2) of each camera, (C,3); if absent, `Problem.own_errors` where there is
+            such a function, `forward_model` elsewhere
     """
-    if model is None and "colmap" in problem.info:
-        from daba.io.colmap import Solution
-
-        return Solution(problem).observation_errors()
+    if model is None and problem.own_errors is not None:
+        return problem.own_errors(problem)
     f, k1, k2 = (forward_model(problem) if model is None else np.asarray(model)).T
     r = np.empty(problem.num_observations)
     for c, cam in _chunks(problem.camera_index):

@@ -9,6 +9,7 @@ turns the angular error into pixels.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +75,9 @@ class Problem:
     """Which points may change, (P,); None: all."""
     priors: Priors | None = None
     """What is known of centres, d and points beside the observations."""
+    own_errors: Callable[[Problem], Floats] | None = None
+    """Pixel error of each observation, (K,), by the camera models of the file it was read from,
+    where these are not ours."""
 
     @staticmethod
     def from_arrays(

@@ -287,7 +287,7 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """What `history.json` holds."""
-        from daba import __version__
+        from daba.core.version import __version__
 
         pixels: dict[str, Any] = {}
         if self.solution is not None:

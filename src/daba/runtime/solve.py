@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -15,9 +15,8 @@ from daba.core.options import Options
 from daba.distributed.collective import on_first
 from daba.partition.partition import Partition
 from daba.problem.problem import Problem
-from daba.runtime.log import Log
 from daba.runtime.loop import BY_USER, Loop
-from daba.runtime.observers import Callback, CallbackObserver, Observers
+from daba.runtime.observers import Callback, CallbackObserver, Observer, Observers
 from daba.runtime.result import Iteration, RankReport, Result
 from daba.runtime.signals import Interrupt
 
@@ -67,23 +66,50 @@ def solve(
     returned. A log, a recording or a callback that fails is switched off with a warning. An
     estimate worse than the start is never returned: the start is, and `Result.notes` says so.
     """
-    from daba.backends.gpu.problem_tensors import to_device, to_host
     from daba.distributed.comm.base import Communicator
 
     options = _options(options, changes, partition)
     comm = comm or Communicator()
-    observers = [
-        None if log is None else Log(log, comm.rank),
-        recorder,
-        None if callback is None else CallbackObserver(callback),
-    ]
+    observers: list[Observer | None] = [recorder]
+    if log is not None:
+        from daba.runtime.log import Log
+
+        observers.insert(0, Log(log, comm.rank))
+    if callback is not None:
+        observers.append(CallbackObserver(callback))
     given = problem
-    problem, device = to_host(problem)
+    problem, device = _to_host(problem)
     result = _Solve(comm, partition, Observers(observers)).solve(problem, options, checkpoints)
     if device is not None and result.solution is not None:
-        solution = to_device(result.solution, cast("Problem", given), device)
+        solution = _to_device(result.solution, cast("Problem", given), device)
         result = replace(result, solution=solution)
     return result
+
+
+def _to_host(problem: Any) -> tuple[Any, Any]:
+    """A problem with NumPy's arrays, and the torch device its estimate was on, None if on none."""
+    if not isinstance(problem, Problem):
+        return problem, None
+    changes: dict[str, Any] = {}
+    device = None
+    for field in fields(problem):
+        value: Any = getattr(problem, field.name)
+        if hasattr(value, "detach") and hasattr(value, "cpu"):  # a torch tensor
+            kind = np.int32 if field.name.endswith("_index") else np.float64
+            changes[field.name] = np.ascontiguousarray(value.detach().cpu().numpy(), dtype=kind)
+            if field.name == "cameras":
+                device = value.device
+    return (replace(problem, **changes) if changes else problem), device
+
+
+def _to_device(solution: Problem, given: Problem, device: Any) -> Problem:
+    """The solution as the problem was given: its estimate on the device, all else untouched."""
+    import torch
+
+    return given.with_estimate(
+        torch.from_numpy(solution.cameras).to(device),  # type: ignore[arg-type]
+        torch.from_numpy(solution.points).to(device),  # type: ignore[arg-type]
+    )
 
 
 def _options(
@@ -131,7 +157,6 @@ class _Solve:
     def solve(
         self, problem: Problem | Store | None, options: Options, checkpoints: Checkpoints | None
     ) -> Result:
-        from daba.problem.cheirality import bring_to_front
         from daba.runtime.backend import make_backend
 
         comm, given, moved = self.comm, problem, None
@@ -142,6 +167,8 @@ class _Solve:
                 "filter and points_in_front need the whole problem, and a store is solved in parts"
             )
         if corrects:
+            from daba.problem.cheirality import bring_to_front
+
             problem, moved = self.changed(problem, bring_to_front)
         constrained = comm.broadcast(isinstance(problem, Problem) and not problem.plain)
         self.backend = make_backend(options, comm, constrained)

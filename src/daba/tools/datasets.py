@@ -20,8 +20,8 @@ from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from daba import __version__
 from daba.core.errors import DabaError
+from daba.core.version import __version__
 from daba.io.files import reason
 
 SITE = "https://grail.cs.washington.edu/projects/bal/data"

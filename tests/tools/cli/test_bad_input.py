@@ -221,7 +221,7 @@ def test_bugs_are_told_apart(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("oops")
 
-    monkeypatch.setattr("daba.io.load", broken)
+    monkeypatch.setattr("daba.io.formats.load", broken)
     outcome = run(capsys, "info", write_bal(tmp_path / "a.txt"))
     assert outcome.code == 1
     assert "RuntimeError: oops" in outcome.err

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from daba.backends.cpu import cache
-from daba.backends.cpu.threads import usable_cores
+from daba.distributed.comm.base import usable_cores
 
 WORKER = "from daba.backends.cpu.compiler import work; work()"
 _is_worker = False

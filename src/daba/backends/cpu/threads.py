@@ -21,13 +21,6 @@ def one_blas_thread() -> Any:
     return threadpool_limits(1, user_api="blas")
 
 
-def usable_cores() -> set[int]:
-    """The cores that this process may run on: launchers may have bound it to some."""
-    if hasattr(os, "sched_getaffinity"):
-        return set(os.sched_getaffinity(0))
-    return set(range(os.cpu_count() or 1))
-
-
 def set_threads(threads: int | None) -> int:
     """Use that many threads from now on (all of them if None); returns how many."""
     if "numba" not in sys.modules:

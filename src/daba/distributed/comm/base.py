@@ -116,6 +116,13 @@ class Communicator:
         os._exit(code)
 
 
+def usable_cores() -> set[int]:
+    """The cores that this process may run on: launchers may have bound it to some."""
+    if hasattr(os, "sched_getaffinity"):
+        return set(os.sched_getaffinity(0))
+    return set(range(os.cpu_count() or 1))
+
+
 def deal(work: Sequence[int], ranks: int) -> np.ndarray:
     """Deal consecutive devices to ranks evenly by work: rank r gets ptr[r] : ptr[r+1], each rank
     at least one device."""

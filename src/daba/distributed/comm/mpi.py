@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from daba.backends.cpu.threads import usable_cores
 from daba.core.errors import DabaError
 from daba.core.types import Floats
-from daba.distributed.comm.base import Blocks, Communicator, Exchange
+from daba.distributed.comm.base import Blocks, Communicator, Exchange, usable_cores
 from daba.distributed.shard import Shard, State
 
 try:

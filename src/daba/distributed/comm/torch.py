@@ -17,9 +17,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from daba.backends.cpu.threads import usable_cores
 from daba.core.types import Floats
-from daba.distributed.comm.base import Blocks, Communicator, Exchange
+from daba.distributed.comm.base import Blocks, Communicator, Exchange, usable_cores
 from daba.distributed.shard import Shard, State
 
 

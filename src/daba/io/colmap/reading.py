@@ -26,6 +26,7 @@ from daba.io.colmap.parts import Camera
 from daba.io.colmap.poses import from_colmap
 from daba.io.colmap.rigs import image_poses
 from daba.io.files import PathLike
+from daba.io.info import own_errors
 from daba.problem.problem import Ints, Problem, camera_records
 
 Rigs = Literal["keep", "free"]
@@ -81,6 +82,7 @@ def load(path: PathLike, rigs: Rigs = "keep") -> Problem:
             info=info,
             shared=shared,
             free_cameras=free,
+            own_errors=own_errors(info),
         ).validated()
     except DabaError as error:
         raise DabaError(f"{path}: {error}") from error

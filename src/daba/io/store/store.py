@@ -21,7 +21,7 @@ import numpy as np
 from daba.core.errors import DabaError
 from daba.io.files import PathLike
 from daba.io.folders import output_folder
-from daba.io.info import split_info
+from daba.io.info import own_errors, split_info
 from daba.io.source import CHUNK
 from daba.io.store.arrays import Entry, open_array, write_arrays
 from daba.io.store.manifest import (
@@ -173,7 +173,7 @@ class Store:
             whole = placed and placed.take(*order, (m.cameras, m.points))
             return Problem(
                 cameras, points, camera_index, point_index, u, weights, focal, m.name, info,
-                **vars(whole or Constraints()),
+                own_errors=own_errors(info), **vars(whole or Constraints()),
             ).validated()  # fmt: skip
         except IndexError as error:
             raise DabaError(f"{self.path} is damaged: {error}") from error

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from daba import __version__
 from daba.core.errors import DabaError
+from daba.core.version import __version__
 from daba.tools.bench.methods import METHODS
 from daba.tools.bench.problems import Source
 

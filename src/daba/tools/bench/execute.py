@@ -24,7 +24,7 @@ class Bench:
 
     def take(self, source: Source) -> Problem:
         if self.source != source:
-            from daba.io import load
+            from daba.io.formats import load
 
             self.problem, self.source = load(source.path), source
             self.partitions: dict[int, Partition] = {}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from daba.partition.memory_model import CAMERA_SURROGATES, POINT_SURROGATES, PROGRAM, with_factors
+from daba.partition.memory_model import CAMERA_SURROGATES, POINT_SURROGATES, PROGRAM
 from daba.partition.ordering import lay_out
 from daba.partition.partition import Partition
 from daba.partition.statistics import statistics
@@ -19,6 +19,7 @@ from daba.problem.problem import CAMERA_RECORD, Problem
 from daba.solver.consensus.admm import RENEWED
 from daba.solver.consensus.copies import Block
 from daba.solver.consensus.prior import CAMERA_NUMBERS
+from daba.solver.linear.factor_memory import with_factors
 
 ROW: dict[Block, int] = {"cameras": 8 * CAMERA_RECORD, "points": 8 * 3}
 """Bytes of a variable."""

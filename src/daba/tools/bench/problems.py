@@ -55,7 +55,7 @@ def _scene(text: str, folder: Path) -> Path:
         raise DabaError(f"'{text}' is no scene; write SCENE:CAMERAS:POINTS, as in {SCENES[0]}")
     path = folder / f"{text.replace(':', '-')}.txt"
     if not path.exists():
-        from daba.io import save
+        from daba.io.formats import save
         from daba.tools.synthetic import SceneOptions, generate
 
         kind: Any = found[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from pathlib import Path
 
-from daba import __version__
+from daba.core.version import __version__
 from daba.io.files import open_output, writing_folder
 from daba.tools.bench.accuracy import accuracy_table, problems_table
 from daba.tools.bench.cases import CENTRAL

@@ -77,7 +77,7 @@ def _dispatch(arguments: list[str]) -> int:
         print(_help())
         return 0
     if arguments[0] in ("--version", "version"):
-        from daba import __version__
+        from daba.core.version import __version__
 
         print(f"daba {__version__}")
         return 0
@@ -99,7 +99,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _help() -> str:
-    from daba import __version__
+    from daba.core.version import __version__
 
     commands = "\n".join(f"  {name:<11}{what}" for name, what in COMMANDS.items())
     return (

@@ -56,8 +56,8 @@ def run(argv: list[str]) -> int:
 
 
 def _is_store(command: Convert) -> bool:
-    from daba.io import FORMATS
     from daba.io.files import split_suffix
+    from daba.io.formats import FORMATS
 
     suffix, _ = split_suffix(command.output)
     file = any(suffix in form.suffixes for form in FORMATS if form.name != "store")
@@ -70,7 +70,7 @@ def _is_store(command: Convert) -> bool:
 
 def _to_file(command: Convert) -> dict[str, float] | None:
     """Convert, and give the residual of the intrinsics' fit, if there was one."""
-    from daba.io import load, save
+    from daba.io.formats import load, save
 
     check_problem_target(command.output, command.input, command.overwrite)
     problem = load(command.input, command.intrinsics, rigs=command.rigs)

@@ -36,7 +36,7 @@ class Info:
 
 def run(argv: list[str]) -> int:
     command, _ = parse(Info, argv)
-    from daba.io import load
+    from daba.io.formats import load
 
     problem = load(command.input, command.intrinsics, rigs=command.rigs)
     report = inspect(problem)

@@ -10,10 +10,10 @@ from daba.core.errors import DabaError
 def check_problem_target(path: Path, source: Path | None = None, overwrite: bool = False) -> None:
     """The same for what `daba.save` is to write, be it a folder; its suffix must be known, too, or
     `source`, what is read, be a COLMAP model."""
-    from daba.io import FORMATS, target_format
     from daba.io.colmap.writing import check_target as check_model
     from daba.io.files import file_target, split_suffix
     from daba.io.folders import check_folder
+    from daba.io.formats import FORMATS, target_format
 
     model = None if source is None else colmap_folder(source)
     if model is not None and target_format(path, True).name == "colmap":

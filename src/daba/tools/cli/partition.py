@@ -11,10 +11,10 @@ import tyro
 from daba.core.errors import DabaError
 from daba.io.constraint_options import Asked, constrain
 from daba.io.store.store import Store, write_store
-from daba.partition.memory_model import with_factors
 from daba.partition.ordering import Layout, lay_out
 from daba.partition.partition import make_partition
 from daba.partition.statistics import PartitionStatistics, statistics
+from daba.solver.linear.factor_memory import with_factors
 from daba.tools.cli.arguments import Intrinsics, Json, flags_of, parse
 from daba.tools.cli.console import make_console, numbers_table, pairs_table, to_json
 
@@ -82,8 +82,8 @@ class _Shared(NamedTuple):
 
 def _share(command: Partition, asked: Asked) -> _Shared:
     """Write a store, look at one, or only see how the problem would be shared."""
-    from daba.io import load
     from daba.io.folders import is_store
+    from daba.io.formats import load
 
     store = Store(command.input) if is_store(command.input) else None
     devices = store.devices if store and command.devices is None else command.devices

@@ -145,7 +145,7 @@ def run(argv: list[str]) -> int:
                 "--share-intrinsics and priors to daba partition when it is written"
             )
     elif talks:
-        from daba.io import load
+        from daba.io.formats import load
 
         read = load(command.input, command.intrinsics, rigs=command.rigs)
         problem = constrain(read, asked)
@@ -263,7 +263,7 @@ def _check_outputs(command: Solve) -> None:
 
 def _check_shared(command: Solve, problem: Problem) -> None:
     """Images that have one camera in a COLMAP model cannot be written there with several."""
-    from daba.io import target_format
+    from daba.io.formats import target_format
 
     if "colmap" not in problem.info or problem.shared is not None:
         return
@@ -321,6 +321,6 @@ def _write(command: Solve, result: Result, comm: Communicator) -> tuple[list[Pat
 
 
 def _save(command: Solve, solution: Problem, path: Path) -> None:
-    from daba.io import save
+    from daba.io.formats import save
 
     save(solution, path, kind=command.kind, overwrite=command.overwrite)

@@ -39,7 +39,7 @@ class Synth:
 def run(argv: list[str]) -> int:
     command, values = parse(Synth, argv, flags_of(SceneOptions), GROUPS)
     options = SceneOptions(**values).validated()
-    from daba.io import save
+    from daba.io.formats import save
     from daba.tools.synthetic import generate
 
     outputs = [command.output] + ([command.truth] if command.truth else [])

@@ -64,8 +64,8 @@ def run(argv: list[str]) -> int:
 
 
 def _subject(command: View) -> Subject:
-    from daba.io import load
     from daba.io.folders import is_store
+    from daba.io.formats import load
     from daba.io.store.store import Store
     from daba.runtime.recording import is_recording, read_recording
     from daba.tools.viewer.subject import subject_of, subject_of_recording

@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from daba import __version__
+from daba.core.version import __version__
 from daba.io.files import PathLike, open_output
 from daba.runtime.result import Result
 from daba.tools.report import figures

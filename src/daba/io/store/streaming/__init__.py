@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import shutil
 
-from daba.io import Intrinsics, open_source
 from daba.io.files import PathLike
 from daba.io.folders import output_folder
+from daba.io.formats import open_source
+from daba.io.forward import Intrinsics
 from daba.io.info import split_info
 from daba.io.store.manifest import Manifest, write_manifest
 from daba.io.store.store import write_info, write_into

@@ -1,0 +1,167 @@
+"""Reading and writing problems; the format follows from the file's name.
+
+A new format is a new module here and one line in `FORMATS`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from daba.core.errors import DabaError
+from daba.io import bal, bundler, colmap, native, ply
+from daba.io.colmap.reading import Rigs
+from daba.io.colmap.writing import Kind
+from daba.io.files import PathLike, split_suffix
+from daba.io.folders import is_store
+from daba.io.forward import Intrinsics, Reading
+from daba.io.source import Source
+from daba.io.store import store
+from daba.problem.problem import Problem
+
+__all__ = ["FORMATS", "Format", "load", "open_source", "save"]
+
+
+@dataclass(frozen=True)
+class Format:
+    """How one kind of file is recognised, read and written."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    load: Callable[..., Problem] | None
+    save: Callable[..., None] | None
+    compressed: bool = False
+    """Whether .bz2 or .gz may follow the suffix."""
+    intrinsics: Reading | None = None
+    """What "auto" stands for; None if `load` knows only one reading and takes no `intrinsics`."""
+    open_source: Callable[[PathLike, Path], Source] | None = None
+    """How observations are read without holding them, where that is possible."""
+
+
+FORMATS = (
+    Format("bal", (".txt", ".bal"), bal.load, bal.save, True, "paper", bal.open_source),
+    Format("bundler", (".out",), bundler.load, bundler.save, True, "standard"),
+    Format("colmap", (), colmap.load, colmap.save),
+    Format("npz", (".npz",), native.load, native.save, open_source=native.open_source),
+    Format("ply", (".ply",), None, ply.save),
+    Format("store", (".daba",), store.load, store.save),
+)
+
+
+def load(
+    path: PathLike,
+    intrinsics: Intrinsics = "auto",
+    format: str | None = None,
+    rigs: Rigs = "keep",
+) -> Problem:
+    """Read a problem from a file or a folder.
+
+    Args:
+        path: BAL (.txt or .bal) or Bundler (.out), both also with .bz2 or .gz, daba's own .npz, or
+            the folder of a COLMAP model or of a store, whatever its name
+        intrinsics: how k1 and k2 are read: "paper", as the paper's authors do, or "standard", as
+            BAL and Bundler define them; "auto" is the first for BAL, the second for Bundler; other
+            formats have only one reading
+        format: "bal", "bundler", "colmap", "npz" or "store" if the file's name does not say
+        rigs: COLMAP: "keep" refuses a model in which one frame has several images, which must not
+            move relative to each other; "free" takes every image for itself
+    """
+    if not split_suffix(path)[0] and not Path(path).exists():
+        raise DabaError(f"cannot read {path}: there is no such file or folder")
+    form = _find(path, format)
+    if form.load is None:
+        raise DabaError(f"{path}: {form.name} files are written, never read")
+    options: dict[str, Any] = {}
+    if form.intrinsics is not None:
+        options["intrinsics"] = form.intrinsics if intrinsics == "auto" else intrinsics
+    if form.name == "colmap":
+        options["rigs"] = rigs
+    return form.load(path, **options)
+
+
+def open_source(path: PathLike, intrinsics: Intrinsics, scratch: Path) -> Source:
+    """Read a problem chunk by chunk; observations that must wait do so in the folder `scratch`.
+
+    "standard" intrinsics are fitted to all observations of a camera: such a file is loaded as a
+    whole, and so are Bundler's and stores.
+    """
+    form = _find(path, None)
+    if form.open_source is None or (form.intrinsics and intrinsics not in ("auto", "paper")):
+        return Source.of(load(path, intrinsics))
+    return form.open_source(path, scratch)
+
+
+def save(
+    problem: Problem,
+    path: PathLike,
+    format: str | None = None,
+    kind: Kind = "same",
+    overwrite: bool = False,
+) -> None:
+    """Write a problem to a file or a folder, whole or not at all.
+
+    Args:
+        path: BAL (.txt or .bal) or Bundler (.out), both also with .bz2 or .gz, daba's own .npz,
+            which loses nothing, .ply, points and cameras for a viewer, or .daba, a store for one
+            device (`daba.io.store.store.save` writes one for several); any other name, if the
+            problem was read from a COLMAP model, is the folder of that model, adjusted
+        format: "bal", "bundler", "colmap", "npz", "ply" or "store" if the file's name does not say
+        kind: COLMAP: "binary" or "text"; "same" is as it was read
+        overwrite: COLMAP: whether the folder may be the one that was read
+    """
+    form = target_format(path, colmap.is_colmap(problem), format)
+    if form.save is None:
+        raise DabaError(f"{path}: {form.name} files are read, never written")
+    options = {"kind": kind, "overwrite": overwrite} if form.name == "colmap" else {}
+    form.save(problem, path, **options)
+
+
+def target_format(path: PathLike, from_colmap: bool, name: str | None = None) -> Format:
+    """The format in which a problem, read from a COLMAP model or not, is written to `path`."""
+    suffix = split_suffix(path)[0]
+    # a name such as model.obj is meant for a file, sparse/ba and sparse/0.5 are folders
+    file = re.fullmatch(r"\.[a-z]+", suffix) and not Path(path).is_dir()
+    folder = not file and not is_store(Path(path)) and suffix != ".daba"
+    return _find(path, "colmap" if name is None and from_colmap and folder else name)
+
+
+def _point_to_models(path: PathLike) -> None:
+    """COLMAP numbers its models: sparse holds 0, 1, …, and is itself none."""
+    if Path(path).is_dir():
+        models = sorted(entry.name for entry in Path(path).iterdir() if colmap.is_model(entry))
+        if models:
+            raise DabaError(
+                f"{path} holds COLMAP models ({', '.join(models[:5])}) and is none itself: give "
+                f"one of them, such as {Path(path) / models[0]}"
+            )
+
+
+def _find(path: PathLike, name: str | None) -> Format:
+    if name is not None:
+        for form in FORMATS:
+            if form.name == name:
+                return form
+        known = ", ".join(form.name for form in FORMATS)
+        raise DabaError(f"unknown format {name!r}; known are {known}")
+    suffix, compression = split_suffix(path)
+    if not is_store(Path(path)):
+        if colmap.is_model(path):
+            return _find(path, "colmap")
+        _point_to_models(path)
+    if is_store(Path(path)) or (not suffix and Path(path).is_dir()):  # stores may have any name
+        suffix, compression = ".daba", ""
+    for form in FORMATS:
+        if suffix in form.suffixes and (form.compressed or not compression):
+            return form
+    known = ", ".join(
+        f"{s} ({form.name}{', also with .bz2 or .gz' if form.compressed else ''})"
+        for form in FORMATS
+        for s in form.suffixes
+    )
+    raise DabaError(
+        f"{path}: unknown kind of file '{suffix + compression}'; known are {known}, and folders "
+        "with a COLMAP model"
+    )

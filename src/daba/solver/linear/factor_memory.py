@@ -1,0 +1,28 @@
+"""What the direct linear solver will hold, added to the prediction of `partition.memory_model`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from daba.distributed.shard import join
+from daba.partition.ordering import Extent, Piece
+from daba.solver.linear.solvers import MOST_CAMERAS_FOR_PLAN, direct_pays
+from daba.solver.linear.symbolic import Cost, make_plan
+
+
+def with_factors(
+    memory: list[int], pieces: Iterable[Piece], extent: Extent, copies: bool = False
+) -> list[int]:
+    """Add the factors of each device, if the direct solver is what `auto` will choose: that is told
+    by the plan of each device's factorization, made here as it is made for a solve."""
+    if extent.cameras > MOST_CAMERAS_FOR_PLAN:
+        return memory
+    costs, observations = [], 0
+    for device, piece in enumerate(pieces):
+        shard = join([piece], device, extent)
+        costs.append(make_plan(shard.intra, shard.devices, extent.largest)[1])
+        observations += len(shard.intra.camera)
+    total = Cost(*map(sum, zip(*costs, strict=True)))
+    if not direct_pays(total, observations, copies):
+        return memory
+    return [count + int(cost.bytes) for count, cost in zip(memory, costs, strict=True)]
