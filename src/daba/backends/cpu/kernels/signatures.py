@@ -7,7 +7,10 @@ from typing import Annotated, get_args, get_origin, get_type_hints
 import numba
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
+ARRAYS = (np.ndarray, NDArray)
+"""NDArray[float64] was another name of ndarray[…, dtype[float64]]; since NumPy 2.5 it is an alias."""
 SCALARS = {bool: types.boolean, int: types.int64, float: types.float64}
 
 
@@ -30,12 +33,13 @@ def type_of(hint, given=False):
         return _array(array, dimensions)
     if get_origin(hint) is tuple:
         return types.Tuple([type_of(part) for part in parts])
-    if get_origin(hint) is np.ndarray:
+    if get_origin(hint) in ARRAYS:
         return _array(hint, 1)
     fields = get_type_hints(hint, include_extras=True)
     return types.BaseTuple.from_types([type_of(fields[name]) for name in hint._fields], hint)
 
 
 def _array(hint, dimensions):
-    _, kind = get_args(hint)
-    return types.Array(numba.from_dtype(np.dtype(get_args(kind)[0])), dimensions, "C")
+    kind = get_args(hint)[-1]
+    (number,) = get_args(kind) or (kind,)
+    return types.Array(numba.from_dtype(np.dtype(number)), dimensions, "C")
