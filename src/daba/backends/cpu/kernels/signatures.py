@@ -10,7 +10,7 @@ from numba import types
 from numpy.typing import NDArray
 
 ARRAYS = (np.ndarray, NDArray)
-"""NDArray[T] was ndarray[…, dtype[T]] by another name; since NumPy 2.5 it is an alias, with T alone."""
+"""NDArray[T] was ndarray[…, dtype[T]]; since NumPy 2.5 it is an alias, with T alone."""
 SCALARS = {bool: types.boolean, int: types.int64, float: types.float64}
 
 
