@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -21,13 +19,13 @@ class Ghosts:
         self.needed = bool(exchange.neighbours)
         if not self.needed:
             return
-        sent: Any = exchange.sent  # type: ignore[attr-defined]
+        sent = exchange.sent
         device = arrays.device
         self.rows = {
             "cameras": [torch.as_tensor(rows).long().to(device) for rows in sent["cameras"]],
             "points": [arrays.place[torch.as_tensor(r).long().to(device)] for r in sent["points"]],
         }
-        if not hasattr(exchange, "swap"):
+        if not exchange.swaps_tensors:
             self.host = State(np.zeros((arrays.all_C, 15)), np.zeros((arrays.all_P, 3)))
             self.own = {block: np.concatenate([*map(np.asarray, sent[block])]) for block in sent}
 
@@ -35,7 +33,7 @@ class Ghosts:
         """Send this process's boundary of x, and put the ghosts into x."""
         if not self.needed:
             return
-        if hasattr(self.exchange, "swap"):
+        if self.exchange.swaps_tensors:
             arrays = {"cameras": x.cameras, "points": x.points}
             self.exchange.swap(arrays, self.rows, blocks)
         else:

@@ -44,6 +44,10 @@ class Exchange:
     """Sends what neighbours see and receives ghosts; a process on its own has neither."""
 
     neighbours: Sequence[int] = ()
+    sent: dict[str, Sequence[Any]] = {}  # noqa: RUF012 - of a process on its own, and read only
+    """Rows of its own variables that each neighbour sees, by block."""
+    swaps_tensors = False
+    """Whether `swap` can be called."""
 
     def __init__(self) -> None:
         self.traffic = Traffic()
@@ -61,6 +65,10 @@ class Exchange:
 
     def constants(self, cameras: Floats, points: Floats) -> None:
         """Fill the ghosts' rows of arrays (C, a) and (P, b), a or b may be 0; now and then only."""
+
+    def swap(self, arrays: dict[str, Any], rows: dict[str, Any], blocks: Blocks) -> None:
+        """`update` for tensors that stay on their GPU; `rows` are its numbers of what is sent."""
+        raise NotImplementedError
 
     def take_traffic(self) -> Traffic:
         """What was spent since the last call."""

@@ -1,6 +1,6 @@
 """MPI: the only module that knows it.
 
-Neighbours talk through a distributed-graph communicator, with persistent neighbourhood
+Neighbours communicate through a distributed-graph communicator, with persistent neighbourhood
 collectives where the runtime has them.
 """
 
@@ -16,6 +16,7 @@ import numpy as np
 from daba.core.errors import DabaError
 from daba.core.types import Floats
 from daba.distributed.comm.base import Blocks, Communicator, Exchange, usable_cores
+from daba.distributed.comm.packing import Packing, chosen
 from daba.distributed.shard import Shard, State
 
 try:
@@ -105,37 +106,40 @@ class NeighbourExchange(Exchange):
         found = np.unique(np.concatenate([cameras, points, np.asarray(neighbours, np.int64)]))
         self.neighbours = found.astype(int).tolist()
         self.graph = world.Create_dist_graph_adjacent(self.neighbours, self.neighbours)
-        self.ghosts = {
+        ghosts = {
             "cameras": np.array([(cameras == n).sum() for n in self.neighbours], np.int64),
             "points": np.array([(points == n).sum() for n in self.neighbours], np.int64),
         }
-        extent, alpha = shard.extent, shard.first
+        ranges, alpha = shard.extent, shard.first
         self.sent = {
-            "cameras": self._wanted(shard.ghost_cameras, "cameras", extent.camera_ptr[alpha]),
-            "points": self._wanted(shard.ghost_points, "points", extent.point_ptr[alpha]),
+            "cameras": self._wanted(
+                shard.ghost_cameras, ghosts["cameras"], ranges.camera_ptr[alpha]
+            ),
+            "points": self._wanted(shard.ghost_points, ghosts["points"], ranges.point_ptr[alpha]),
         }
+        own = {"cameras": shard.num_cameras, "points": shard.num_points}
+        counts = {block: count.tolist() for block, count in ghosts.items()}
+        self.packing = Packing(self.sent, counts, own)
         self.channels: dict[str, _Channel] = {}
         self.active: _Channel | None = None
 
-    def _wanted(self, ghosts: np.ndarray, block: str, start: int) -> list[np.ndarray]:
+    def _wanted(self, ghosts: np.ndarray, here: np.ndarray, start: int) -> list[np.ndarray]:
         """What each neighbour sees of this process, in its own numbers."""
-        here = self.ghosts[block]
         there = np.empty_like(here)
         self.graph.Neighbor_alltoall(here, there)
-        places = np.empty(int(there.sum()), np.int64)
+        wanted = np.empty(int(there.sum()), np.int64)
         self.graph.Neighbor_alltoallv(
-            [np.ascontiguousarray(ghosts, np.int64), here], [places, there]
+            [np.ascontiguousarray(ghosts, np.int64), here], [wanted, there]
         )
-        return np.split(places - int(start), np.cumsum(there)[:-1]) if len(there) else []
+        return np.split(wanted - int(start), np.cumsum(there)[:-1]) if len(there) else []
 
     def start(self, x: State, blocks: Blocks) -> None:
         began = time.perf_counter()
+        arrays = chosen(blocks, x.cameras, x.points)
         if blocks not in self.channels:
-            widths = {"cameras": x.cameras.shape[1], "points": x.points.shape[1]}
-            chosen = ("cameras", "points") if blocks == "both" else (blocks,)
-            self.channels[blocks] = _Channel(self, {b: widths[b] for b in chosen})
+            self.channels[blocks] = _Channel(self, arrays)
         self.active = self.channels[blocks]
-        self.active.start({"cameras": x.cameras, "points": x.points})
+        self.active.start(arrays)
         self.traffic.count(self.neighbours, self.active.bytes)
         self.traffic.exchanging += time.perf_counter() - began
 
@@ -144,19 +148,18 @@ class NeighbourExchange(Exchange):
         began = time.perf_counter()
         self.active.wait()
         waited = time.perf_counter()
-        n = {"cameras": self.shard.num_cameras, "points": self.shard.num_points}
-        self.active.unpack({"cameras": x.cameras, "points": x.points}, n)
+        self.active.unpack({"cameras": x.cameras, "points": x.points})
         self.active = None
         self.traffic.waiting += waited - began
         self.traffic.exchanging += time.perf_counter() - waited
 
     def constants(self, cameras: Floats, points: Floats) -> None:
         arrays = {"cameras": cameras, "points": points}
-        channel = _Channel(self, {block: a.shape[1] for block, a in arrays.items() if a.shape[1]})
+        channel = _Channel(self, arrays)
         self.traffic.count(self.neighbours, channel.bytes)
         channel.start(arrays)
         channel.wait()
-        channel.unpack(arrays, {"cameras": self.shard.num_cameras, "points": self.shard.num_points})
+        channel.unpack(arrays)
         channel.free()
 
 
@@ -168,19 +171,14 @@ def persistent_request(graph: Any, ends: tuple[Any, Any]) -> Any:
 class _Channel:
     """Buffers and the (persistent) collective for some blocks of variables."""
 
-    def __init__(self, exchange: NeighbourExchange, widths: dict[str, int]) -> None:
-        self.exchange, self.widths = exchange, widths
-        sent = sum(
-            width * np.array([len(rows) for rows in exchange.sent[block]], np.int64)
-            for block, width in widths.items()
-        )
-        received = sum(width * exchange.ghosts[block] for block, width in widths.items())
-        self.send_counts, self.receive_counts = np.asarray(sent), np.asarray(received)
-        self.bytes = 8 * self.send_counts
-        self.outbox = np.empty(int(self.send_counts.sum()))
-        self.inbox = np.empty(int(self.receive_counts.sum()))
+    def __init__(self, exchange: NeighbourExchange, arrays: dict[str, Floats]) -> None:
+        self.exchange, self.blocks, packing = exchange, tuple(arrays), exchange.packing
+        sent = np.array(packing.sent_numbers(arrays), np.int64)
+        received = np.array(packing.received_numbers(arrays), np.int64)
+        self.bytes = 8 * sent
+        self.outbox, self.inbox = np.empty(int(sent.sum())), np.empty(int(received.sum()))
         self.request: Any = None
-        self.ends = ([self.outbox, self.send_counts], [self.inbox, self.receive_counts])
+        self.ends = ([self.outbox, sent], [self.inbox, received])
         self.persistent = True
         try:
             self.request = persistent_request(exchange.graph, self.ends)
@@ -188,15 +186,7 @@ class _Channel:
             self.persistent = False
 
     def start(self, arrays: dict[str, Floats]) -> None:
-        at = 0
-        for n in range(len(self.exchange.neighbours)):
-            for block, width in self.widths.items():
-                rows = self.exchange.sent[block][n]
-                size = len(rows) * width
-                np.take(
-                    arrays[block], rows, axis=0, out=self.outbox[at : at + size].reshape(-1, width)
-                )
-                at += size
+        self.exchange.packing.pack(arrays, self.exchange.sent, self.outbox)
         if self.persistent:
             self.request.Start()
         else:
@@ -205,15 +195,8 @@ class _Channel:
     def wait(self) -> None:
         self.request.Wait()
 
-    def unpack(self, arrays: dict[str, Floats], own: dict[str, int]) -> None:
-        at, row = 0, dict(own)
-        for n in range(len(self.exchange.neighbours)):
-            for block, width in self.widths.items():
-                count = int(self.exchange.ghosts[block][n])
-                part = self.inbox[at : at + count * width].reshape(-1, width)
-                arrays[block][row[block] : row[block] + count] = part
-                row[block] += count
-                at += count * width
+    def unpack(self, arrays: dict[str, Floats]) -> None:
+        self.exchange.packing.unpack(self.inbox, {block: arrays[block] for block in self.blocks})
 
     def free(self) -> None:
         if self.persistent:

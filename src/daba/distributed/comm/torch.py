@@ -19,6 +19,7 @@ import torch.distributed as dist
 
 from daba.core.types import Floats
 from daba.distributed.comm.base import Blocks, Communicator, Exchange, usable_cores
+from daba.distributed.comm.packing import Packing, chosen
 from daba.distributed.shard import Shard, State
 
 
@@ -81,6 +82,8 @@ class TorchCommunicator(Communicator):
 class TorchExchange(Exchange):
     """Each neighbour is sent, in one message, the variables it sees; ghosts come back so."""
 
+    swaps_tensors = True
+
     def __init__(self, shard: Shard, direct: bool, more: Sequence[int] = ()) -> None:
         super().__init__()
         self.shard, self.direct = shard, direct
@@ -101,7 +104,6 @@ class TorchExchange(Exchange):
         self.neighbours: Sequence[int] = [
             r for r in ranks if len(seen["cameras"][r]) or len(seen["points"][r]) or r in more
         ]
-        self.ghosts = {b: [len(seen[b][r]) for r in self.neighbours] for b in ghosts}
         self.sent = {
             b: [
                 torch.from_numpy(owned(told[r][k], b, rank).astype(np.int64) - begins[b][rank])
@@ -109,62 +111,56 @@ class TorchExchange(Exchange):
             ]
             for b, k in ghosts.items()
         }
+        self.packing = Packing(
+            self.sent,
+            {b: [len(seen[b][r]) for r in self.neighbours] for b in ghosts},
+            {"cameras": shard.num_cameras, "points": shard.num_points},
+        )
         self.pending: tuple[Any, ...] = ()
 
     def start(self, x: State, blocks: Blocks) -> None:
         began = time.perf_counter()
-        arrays = {"cameras": torch.from_numpy(x.cameras), "points": torch.from_numpy(x.points)}
-        self._send(arrays, self.sent, _chosen(blocks))
+        self._send(chosen(blocks, *map(torch.from_numpy, x)), self.sent)
         self.traffic.exchanging += time.perf_counter() - began
 
     def finish(self, x: State) -> None:
         began = time.perf_counter()
-        arrays = {"cameras": torch.from_numpy(x.cameras), "points": torch.from_numpy(x.points)}
-        self._receive(arrays)
+        self._receive(chosen("both", *map(torch.from_numpy, x)))
         self.traffic.waiting += time.perf_counter() - began
 
     def constants(self, cameras: Floats, points: Floats) -> None:
-        arrays = {"cameras": torch.from_numpy(cameras), "points": torch.from_numpy(points)}
-        self._send(arrays, self.sent, ("cameras", "points"))
+        arrays = chosen("both", torch.from_numpy(cameras), torch.from_numpy(points))
+        self._send(arrays, self.sent)
         self._receive(arrays)
 
     def swap(self, arrays: dict[str, Any], rows: dict[str, Any], blocks: Blocks) -> None:
-        """The same for tensors on the GPU; `rows` are the GPU's numbers of what is sent."""
         began = time.perf_counter()
-        self._send(arrays, rows, _chosen(blocks))
+        self._send(chosen(blocks, **arrays), rows)
         self._receive(arrays)
         self.traffic.waiting += time.perf_counter() - began
 
-    def _send(self, arrays: dict[str, Any], rows: dict[str, Any], chosen: tuple[str, ...]) -> None:
-        """One message to each neighbour, the numbers of all blocks behind each other."""
-        where = arrays[chosen[0]].device if self.direct else torch.device("cpu")
-        works, inboxes = [], []
-        for n, rank in enumerate(self.neighbours):
-            parts = [arrays[block][rows[block][n]].reshape(-1) for block in chosen]
-            outbox = torch.cat(parts).to(where)
-            size = sum(self.ghosts[b][n] * arrays[b].shape[1] for b in chosen)
-            inbox = torch.empty(size, dtype=outbox.dtype, device=where)
-            self.traffic.bytes[rank] = self.traffic.bytes.get(rank, 0) + 8 * outbox.numel()
-            works += [dist.P2POp(dist.isend, outbox, rank), dist.P2POp(dist.irecv, inbox, rank)]
-            inboxes.append(inbox)
+    def _send(self, arrays: dict[str, Any], rows: dict[str, Any]) -> None:
+        """One message to each neighbour."""
+        first = next(iter(arrays.values()))
+        where = first.device if self.direct else torch.device("cpu")
+        out, into = self.packing.sent_numbers(arrays), self.packing.received_numbers(arrays)
+        packed = torch.empty(sum(out), dtype=first.dtype, device=first.device)
+        self.packing.pack(arrays, rows, packed)
+        outbox = packed.to(where)
+        inbox = torch.empty(sum(into), dtype=first.dtype, device=where)
+        self.traffic.count(self.neighbours, (8 * size for size in out))
+        works = []
+        for rank, there, here in zip(
+            self.neighbours, outbox.split(out), inbox.split(into), strict=True
+        ):
+            works += [dist.P2POp(dist.isend, there, rank), dist.P2POp(dist.irecv, here, rank)]
         requests = dist.batch_isend_irecv(works) if works else []
-        self.pending = (requests, inboxes, works, chosen)
+        self.pending = (requests, inbox, outbox, tuple(arrays))
 
     def _receive(self, arrays: dict[str, Any]) -> None:
-        requests, inboxes, _, chosen = self.pending
+        requests, inbox, _, blocks = self.pending
         for request in requests:
             request.wait()
-        row = {"cameras": self.shard.num_cameras, "points": self.shard.num_points}
-        for n, inbox in enumerate(inboxes):
-            at = 0
-            for block in chosen:
-                count, width = self.ghosts[block][n], arrays[block].shape[1]
-                part = inbox[at : at + count * width].reshape(count, width)
-                arrays[block][row[block] : row[block] + count] = part.to(arrays[block].device)
-                row[block] += count
-                at += count * width
+        received = {block: arrays[block] for block in blocks}
+        self.packing.unpack(inbox.to(received[blocks[0]].device), received)
         self.pending = ()
-
-
-def _chosen(blocks: Blocks) -> tuple[str, ...]:
-    return ("cameras", "points") if blocks == "both" else (blocks,)
