@@ -53,7 +53,7 @@ class ArrayWriter:
         os.fsync(self._file.fileno())
         return Entry(str(self.dtype), self.shape, self.crc)
 
-    def _write(self, data: memoryview) -> None:
+    def _write(self, data: bytes | memoryview) -> None:
         self.crc = zlib.crc32(data, self.crc)
         self._file.write(data)
 
@@ -68,7 +68,7 @@ class ArrayWriter:
             },
         )
         try:
-            self._write(header.getbuffer())
+            self._write(header.getvalue())
         except BaseException:
             self._file.close()
             raise
