@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import daba
-from daba.runtime.environment import machine
+from daba.runtime.environment import environment
 from daba.tools.bench.ceres import CONFIGURATIONS, MOST_CAMERAS_FOR_DENSE, agree, call, read_text
 from daba.tools.report.tables import seconds
 from report import HERE, machine_words, save_json, say, table, warn_if_busy
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     warn_if_busy()
     words = machine_words(options.threads)
-    data: dict[str, Any] = {"machine": machine() | {"threads": options.threads}, "delta": DELTA}
+    data: dict[str, Any] = {"machine": environment() | {"threads": options.threads}, "delta": DELTA}
     with tempfile.TemporaryDirectory() as folder:
         paths = options.problems or default_problems(options.data, Path(folder))
         parts = [f"# Ceres and daba\n\n{words}."]

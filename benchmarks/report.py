@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from daba.runtime.environment import machine
+from daba.runtime.environment import environment
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -21,7 +21,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def machine_words(threads: int) -> str:
-    known = machine()
+    known = environment()
     words = (
         f"{known['date']}, {known['cores']} cores, {threads} threads, Python {known['python']}, "
         f"Numba {known['numba']}"
@@ -33,7 +33,7 @@ def machine_words(threads: int) -> str:
 
 def warn_if_busy() -> None:
     """Threads that wait for each other suffer most from other processes: ten times and more."""
-    load = machine()["load"]
+    load = environment()["load"]
     if load is not None and load > 0.5:
         say(f"warning: the machine is busy (load {load:.1f}), so these times will mean little")
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from daba.runtime.environment import machine
+from daba.runtime.environment import environment
 from daba.tools.report.tables import seconds
 from report import HERE, machine_words, save_json, say, table, warn_if_busy
 
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     warn_if_busy()
     words = machine_words(options.threads)
-    data: Numbers = {"machine": machine() | {"threads": options.threads}}
+    data: Numbers = {"machine": environment() | {"threads": options.threads}}
     parts = [f"# Scaling\n\n{words}."]
     with tempfile.TemporaryDirectory() as scratch:
         bench = Bench(options, options.scenes or Path(scratch))

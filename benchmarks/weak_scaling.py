@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from daba.runtime.environment import machine
+from daba.runtime.environment import environment
 from daba.tools.report.tables import seconds
 from report import HERE, machine_words, save_json, say, table, warn_if_busy
 
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sizes = [boundary(n, options.dream_devices) for n in options.sizes]
     text = f"{machine_words(1)}.\n\n{words(rows)}\n\n{projection(sizes)}\n"
     data = {
-        "machine": machine() | {"threads": 1},
+        "machine": environment() | {"threads": 1},
         "rows": [asdict(r) for r in rows],
         "sizes": sizes,
     }

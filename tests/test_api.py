@@ -161,6 +161,10 @@ def test_every_option_is_documented() -> None:
         assert set(_attribute_docs(source)) == {f.name for f in fields(source)}
 
 
+def test_names_of_version_0_1() -> None:
+    assert vars(daba)["__getattr__"]("Asked") is daba.ConstraintOptions
+
+
 def test_public_names() -> None:
     for name in daba.__all__:
         assert getattr(daba, name) is not None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from daba.core.version import __version__
 
 _HOME = {
-    "daba.io.constraint_options": ["Asked", "constrain"],
+    "daba.io.constraint_options": ["ConstraintOptions", "constrain"],
     "daba.runtime.checkpoint": ["Checkpoints"],
     "daba.core.errors": ["DabaError", "DabaWarning"],
     "daba.problem.outliers": ["Dropped", "filter_outliers"],
@@ -40,6 +40,8 @@ _HOME = {
     "daba.runtime.solve": ["solve"],
     "daba.tools.synthetic": ["SceneOptions", "generate"],
 }  # fmt: skip
+_RENAMED = {"Asked": "ConstraintOptions"}
+"""What version 0.1 called some of them."""
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = sorted([*_MODULE, "__version__"])
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
     )
     from daba.core.options import Options
     from daba.distributed.comm.launcher import communicator
-    from daba.io.constraint_options import Asked, constrain
+    from daba.io.constraint_options import ConstraintOptions, constrain
     from daba.io.formats import load, save
     from daba.io.store.store import Store
     from daba.partition.partition import Partition, make_partition, partition_from_arrays
@@ -78,6 +80,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     # names are imported when first used, so that `import daba` is quick
+    name = _RENAMED.get(name, name)
     if name in _MODULE:
         from importlib import import_module
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from daba.core.errors import DabaError
 from daba.core.options import Options
 from daba.core.types import Observations, Tasks
-from daba.distributed.comm.base import Communicator, deal
+from daba.distributed.comm.base import Communicator, assign_devices
 from daba.distributed.scatter import options_for
 from daba.distributed.shard import Shard, join, make_shard
 from daba.io.store.store import Store, save
@@ -31,7 +31,7 @@ def test_every_rank_gets_devices_that_follow_each_other_and_an_even_share(
     work: list[int], ranks: int
 ) -> None:
     ranks = min(ranks, len(work))
-    ptr = deal(work, ranks)
+    ptr = assign_devices(work, ranks)
     assert ptr[0] == 0
     assert ptr[-1] == len(work)
     assert (np.diff(ptr) >= 1).all()
@@ -51,7 +51,7 @@ def test_every_rank_gets_devices_that_follow_each_other_and_an_even_share(
     ],
 )
 def test_dealing_by_hand(work: list[int], ranks: int, expected: list[int]) -> None:
-    assert deal(work, ranks).tolist() == expected
+    assert assign_devices(work, ranks).tolist() == expected
 
 
 def test_a_process_on_its_own_talks_to_itself() -> None:
@@ -69,7 +69,7 @@ def test_a_store_says_how_many_devices_there_are(tmp_path: Path) -> None:
     assert options_for(store, Options()).devices == 3
     assert options_for(store, Options(devices=3)).devices == 3
     assert options_for(store, Options(method="lm")).centralized
-    with pytest.raises(DabaError, match="is a store of 3 devices, and 2 were asked for"):
+    with pytest.raises(DabaError, match="is a store of 3 devices, not of 2"):
         options_for(store, Options(devices=2))
 
 

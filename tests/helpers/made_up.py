@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from daba.tools.bench.results import Results, Run
+from daba.tools.bench.results import BenchRun, Results
 
 SIZES = {"cameras": 10, "points": 100, "observations": 500}
 
@@ -20,10 +20,10 @@ def run(
     sizes: dict[str, int] = SIZES,
     steps: int = 1,
     **more: Any,
-) -> Run:
+) -> BenchRun:
     """A run with these F / K, one per iteration, each of which took `seconds`, and `steps` of
     Levenberg–Marquardt on every device."""
-    return Run(case(problem, method, devices, loss, len(values) - 1), {
+    return BenchRun(case(problem, method, devices, loss, len(values) - 1), {
         "sizes": sizes,
         "histories": [history(values, seconds, steps=steps * devices)],
         "inter_share": 0.25,
@@ -57,14 +57,14 @@ def case(problem: str, method: str, devices: int, loss: str, iterations: int) ->
     }
 
 
-def footprint(problem: str, devices: int, **told: tuple[int, int]) -> Run:
+def footprint(problem: str, devices: int, **told: tuple[int, int]) -> BenchRun:
     """(memory, bytes) by method, with - written as _."""
     entries = {name.replace("_", "-"): {"memory": m, "bytes": b} for name, (m, b) in told.items()}
-    return Run(case(problem, "footprint", devices, "", 0), {"footprint": entries})
+    return BenchRun(case(problem, "footprint", devices, "", 0), {"footprint": entries})
 
 
-def failed(problem: str, method: str, devices: int, error: str) -> Run:
-    return Run(case(problem, method, devices, "trivial", 10), {"error": error})
+def failed(problem: str, method: str, devices: int, error: str) -> BenchRun:
+    return BenchRun(case(problem, method, devices, "trivial", 10), {"error": error})
 
 
 def one_problem() -> Results:

@@ -12,7 +12,7 @@ import pytest
 
 import daba
 from daba.distributed.shard import make_shard
-from daba.partition.bisection import bisect_cameras, places_seen
+from daba.partition.bisection import bisect_cameras, centroids_seen
 from helpers import random_partition, synthetic
 
 MISSING = (
@@ -39,7 +39,7 @@ def test_as_many_devices_as_cameras() -> None:
 
 def test_neighbours_stay_together(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = daba.generate(synthetic("street", cameras=40, points=800)).start
-    assert places_seen(problem).shape == (40, 3)
+    assert centroids_seen(problem).shape == (40, 3)
     monkeypatch.setattr("daba.partition.partition.has_metis", lambda: False)
     cut, random = (
         len(make_shard(problem, partition).inter.camera)

@@ -224,11 +224,11 @@ def test_partition_to_a_store_keeps_constraints(tmp_path: Path) -> None:
 
 
 def test_checkpoints_know_constraints_apart() -> None:
-    from daba.distributed.scatter import _fingerprints
+    from daba.distributed.scatter import _checksums
 
     problem = asked(random_problem())
     partition = random_partition(problem, 2)
-    marks = _fingerprints(make_shard(problem, partition))
+    marks = _checksums(make_shard(problem, partition))
     assert problem.priors is not None
     points = replace(problem.priors.points, loss=daba.Huber(1.0))
     changes: list[dict[str, Any]] = [
@@ -238,4 +238,4 @@ def test_checkpoints_know_constraints_apart() -> None:
     ]
     for change in changes:
         other = replace(problem, **change)
-        assert _fingerprints(make_shard(other, partition)) != marks
+        assert _checksums(make_shard(other, partition)) != marks

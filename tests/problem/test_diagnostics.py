@@ -116,7 +116,7 @@ def test_odd_places() -> None:
     assert "as far away as the median point (5)" in text
     assert "behind the camera, 5 % of all (6, 26, 46, 66, 86)" in text
     assert "focal length or 1/10 (4)" in text
-    assert "at the very place of another camera (3)" in text
+    assert "at the very position of another camera (3)" in text
 
 
 def test_many_are_shortened() -> None:

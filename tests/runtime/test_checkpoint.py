@@ -117,6 +117,28 @@ def test_a_finished_solve_resumes_to_itself(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["iteration-00000003"]
 
 
+def rewrite(path: Path, manifest: dict[str, Any]) -> None:
+    """Another manifest, with a checksum that matches."""
+    body = json.dumps(manifest, indent=1)
+    path.write_text(f'{{"crc32": {zlib.crc32(body.encode())}, "checkpoint": {body}}}')
+
+
+def test_a_checkpoint_of_version_0_1(tmp_path: Path) -> None:
+    """It has the checksums under another name."""
+    whole = solve(5, devices=2)
+    solve(3, tmp_path / "saved", devices=2)
+    path = tmp_path / "saved" / "iteration-00000003" / "manifest.json"
+    manifest = json.loads(path.read_text())["checkpoint"]
+    manifest["problem"]["marks"] = manifest["problem"].pop("checksums")
+    rewrite(path, manifest)
+    resumed = solve(5, tmp_path / "other", resume=tmp_path / "saved", devices=2)
+    assert facts(resumed) == facts(whole)
+    manifest["problem"]["marks"][0] += 1
+    rewrite(path, manifest)
+    with pytest.raises(DabaError, match="a checkpoint of another problem or partition"):
+        solve(5, tmp_path / "third", resume=tmp_path / "saved", devices=2)
+
+
 @pytest.mark.parametrize(
     "key", ["iteration", "idle", "seconds", "history", "problem", "options", "common", "files"]
 )
@@ -126,8 +148,7 @@ def test_a_manifest_that_lacks_something(key: str, tmp_path: Path) -> None:
     path = tmp_path / "saved" / "iteration-00000003" / "manifest.json"
     manifest = json.loads(path.read_text())["checkpoint"]
     del manifest[key]
-    body = json.dumps(manifest, indent=1)
-    path.write_text(f'{{"crc32": {zlib.crc32(body.encode())}, "checkpoint": {body}}}')
+    rewrite(path, manifest)
     with pytest.raises(DabaError, match=rf"manifest.json is not complete: '{key}'"):
         solve(4, tmp_path / "other", resume=tmp_path / "saved", devices=2)
 

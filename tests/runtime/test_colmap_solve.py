@@ -80,7 +80,7 @@ def test_no_iterations_no_change(tmp_path: Path) -> None:
     r.points3D[1].xyz = image.projection_center() - 3 * image.viewing_direction()
     folder = written(r, tmp_path / "behind")
     result = daba.solve(daba.load(folder), method="lm", iterations=0)
-    assert result.turned == 0
+    assert result.corrected == 0
     daba.save(result.problem, tmp_path / "out")
     before, after = read(folder), read(tmp_path / "out")
     for number, image in before.images.items():
@@ -92,7 +92,7 @@ def test_no_iterations_no_change(tmp_path: Path) -> None:
     assert mean_error(after) == pytest.approx(mean_error(before), rel=1e-9)
 
 
-def test_points_behind_are_turned(tmp_path: Path) -> None:
+def test_points_behind_are_corrected(tmp_path: Path) -> None:
     """COLMAP's error of a model with one point behind a camera is infinite for all purposes."""
     r = synthetic("SIMPLE_RADIAL", noise=0.5)
     aim = mean_error(r)
@@ -106,10 +106,10 @@ def test_points_behind_are_turned(tmp_path: Path) -> None:
     left = daba.solve(problem, method="lm", points_in_front=False)
     assert daba.pixel_error(left.problem).behind > 0
     result = daba.solve(problem, method="lm")
-    assert result.turned >= 5
+    assert result.corrected >= 5
     assert daba.pixel_error(result.problem).behind == 0
     assert Solution(result.problem).mean_error < 1.05 * aim
-    assert "points turned" in result.summary()
+    assert "points behind cameras" in result.summary()
 
 
 def test_rays_that_never_meet() -> None:
@@ -120,7 +120,7 @@ def test_rays_that_never_meet() -> None:
     assert daba.pixel_error(left.problem).behind == 2
     result = daba.solve(problem, method="lm", points_in_front=True)
     assert daba.pixel_error(result.problem).behind == 0
-    assert result.turned == 1
+    assert result.corrected == 1
     assert result.objective == pytest.approx(result.problem.objective(), rel=1e-9)
     assert result.objective < 1.5 * left.objective
 

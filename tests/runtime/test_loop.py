@@ -16,7 +16,7 @@ import daba
 from daba.core.options import Options
 from daba.distributed.comm.base import Communicator
 from daba.distributed.shard import State
-from daba.runtime.loop import Loop, Outcome, Progress
+from daba.runtime.loop import Loop, LoopProgress, Outcome
 from daba.runtime.observers import Observer, Observers
 from daba.runtime.signals import Interrupt
 from daba.solver.interface import Counts, DeviceObjective, Solver
@@ -132,7 +132,7 @@ def test_resumed_where_it_was() -> None:
     before = run(FALLING, iterations=5)
     solver = Scripted(FALLING, Options(devices=2, iterations=8))
     solver.k = 5
-    progress = Progress(5, 0, 3.0, before.history)
+    progress = LoopProgress(5, 0, 3.0, before.history)
     outcome = Loop(solver, {}, Observers([]), Interrupt(), lambda: 9.0, progress).run()
     assert [entry.iteration for entry in outcome.history] == list(range(9))
     assert outcome.history[:6] == before.history

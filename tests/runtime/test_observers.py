@@ -168,4 +168,4 @@ def test_the_source_is_what_was_given(problem: Problem) -> None:
     given = replace(problem, points=behind)
     result = daba.solve(given, iterations=3, points_in_front=True, filter=20.0)
     assert result.source is given
-    assert result.turned == 1
+    assert result.corrected == 1

@@ -1,4 +1,4 @@
-"""Everything a solve can be told, in one place; the command line is made from the same class."""
+"""All options of a solve and their documentation; the command line is made from the same class."""
 
 from __future__ import annotations
 

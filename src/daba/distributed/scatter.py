@@ -10,7 +10,7 @@ import numpy as np
 
 from daba.core.errors import DabaError
 from daba.core.options import Options
-from daba.distributed.comm.base import Communicator, deal
+from daba.distributed.comm.base import Communicator, assign_devices
 from daba.distributed.shard import Shard, State, join
 from daba.partition.ordering import Layout, inverse, lay_out
 from daba.partition.partition import Partition, make_partition
@@ -41,8 +41,8 @@ class Setup:
     comm: Communicator
     source: Problem | Store | None
     orders: tuple[Ints, Ints] | None
-    """The problem's camera and point at each place, on rank 0, if it was given whole. Not all of
-    its layout: that would hold every observation a second time."""
+    """The problem's camera and point at each index of device order, on rank 0, if it was given
+    whole. Not all of its layout: that would hold every observation a second time."""
     sizes: Sizes
     fingerprint: dict[str, Any]
     """Tells one problem and partition from another."""
@@ -83,7 +83,7 @@ def make_setup(
     partition: Partition | None,
     comm: Communicator,
 ) -> Setup:
-    """Deal the devices to processes, evenly by work, and give each process its pieces."""
+    """Assign the devices to processes, evenly by work, and give each process its pieces."""
     whole = comm.broadcast(isinstance(source, Problem))
     if whole:
         return _from_problem(source, options, partition, comm)  # type: ignore[arg-type]
@@ -108,9 +108,9 @@ def _from_problem(
             partition = make_partition(problem, options.devices, options.seed)
         layout = lay_out(problem, partition)
         work = _work(layout)
-        head = layout.extent, deal(work, comm.size), problem.name
+        head = layout.extent, assign_devices(work, comm.size), problem.name
     extent, ranks, name = comm.broadcast(head)
-    comm.dealt(ranks)
+    comm.assigned(ranks)
     pieces = comm.scatter(
         [layout.piece(device) for device in range(ranks[r], ranks[r + 1])]
         for r in range(comm.size)
@@ -128,8 +128,8 @@ def options_for(store: Store, options: Options) -> Options:
         return options
     if options.devices not in (1, store.devices):
         raise DabaError(
-            f"{store.path} is a store of {store.devices} devices, and {options.devices} were asked "
-            "for; leave --devices out, or partition the problem again"
+            f"{store.path} is a store of {store.devices} devices, not of "
+            f"{options.devices}; leave --devices out, or partition the problem again"
         )
     return replace(options, devices=store.devices)
 
@@ -141,8 +141,8 @@ def _from_store(store: Store, options: Options, comm: Communicator) -> Setup:
             raise DabaError("lm works on one device, in one process: start it without mpiexec")
         return _from_problem(store.load(), options, None, comm)
     _check_ranks(options.devices, comm)
-    ranks = deal(store.work, comm.size)
-    comm.dealt(ranks)
+    ranks = assign_devices(store.work, comm.size)
+    comm.assigned(ranks)
     mine = range(ranks[comm.rank], ranks[comm.rank + 1])
     shard = join([store.piece(device) for device in mine], mine.start, store.extent)
     return _setup(shard, options, comm, store, None, store.name)
@@ -157,8 +157,8 @@ def _setup(
     name: str,
 ) -> Setup:
     e = shard.extent
-    marks, here = _fingerprints(shard), np.zeros((shard.num_devices, 2))
-    here[:, 0] = marks
+    checksums, here = _checksums(shard), np.zeros((shard.num_devices, 2))
+    here[:, 0] = checksums
     here[0, 1] = np.count_nonzero(shard.inter.camera < shard.num_cameras)  # by camera: once each
     rows = comm.gather(here)
     inter = rows[:, 1].sum() / max(e.observations, 1)
@@ -175,7 +175,7 @@ def _setup(
             "points": e.points,
             "observations": e.observations,
             "devices": e.devices,
-            "marks": [int(mark) for mark in rows[:, 0]],
+            "checksums": [int(value) for value in rows[:, 0]],
         },
     )
 
@@ -197,9 +197,9 @@ def _work(layout: Layout) -> list[int]:
     return (np.diff(by_point) + np.diff(inter) + np.diff(outer)).tolist()
 
 
-def _fingerprints(shard: Shard) -> list[int]:
+def _checksums(shard: Shard) -> list[int]:
     """A checksum of each device's observations and start."""
-    marks = []
+    checksums = []
     d = shard.devices
     for a in range(shard.num_devices):
         cameras = slice(d.camera_ptr[a], d.camera_ptr[a + 1])
@@ -209,15 +209,15 @@ def _fingerprints(shard: Shard) -> list[int]:
             rows = slice(obs.point_ptr[points.start], obs.point_ptr[points.stop])
             arrays += [obs.u[rows], obs.weight[rows]]
         if shard.constraints is not None:
-            arrays += _asked(shard, cameras, points)
-        mark = 0
+            arrays += _constraint_arrays(shard, cameras, points)
+        checksum = 0
         for array in arrays:
-            mark = zlib.crc32(np.ascontiguousarray(array).data, mark)
-        marks.append(mark)
-    return marks
+            checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
+        checksums.append(checksum)
+    return checksums
 
 
-def _asked(shard: Shard, cameras: slice, points: slice) -> list[np.ndarray]:
+def _constraint_arrays(shard: Shard, cameras: slice, points: slice) -> list[np.ndarray]:
     """The constraints of one device, as arrays."""
     assert shard.constraints is not None
     own = (

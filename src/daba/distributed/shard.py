@@ -41,10 +41,10 @@ class Shard:
     first: int
     """The first device here; the others follow it."""
     camera_order: Ints
-    """The problem's camera at each place of the shard."""
+    """The problem's camera at each index of the shard."""
     point_order: Ints
     ghost_cameras: Ints
-    """Places of the cameras seen here and owned by another process, ascending."""
+    """Indices, in device order, of cameras seen here and owned by another process, ascending."""
     ghost_points: Ints
     devices: Devices
     intra: Observations
@@ -52,7 +52,7 @@ class Shard:
     start: State
     """Where the solve begins; the ghosts are not known yet."""
     constraints: Constraints | None = None
-    """What is asked of the variables owned here, beside observations."""
+    """Of the variables owned here."""
     origin: Problem | None = None
     """The whole problem, where this process holds all of it."""
 
@@ -160,26 +160,26 @@ def join(pieces: list[Piece], first: int, extent: Extent, origin: Problem | None
 
 
 class _Local:
-    """Numbers a process gives to places: its own from 0 on, then its ghosts."""
+    """What a process calls indices of device order: its own from 0 on, then its ghosts."""
 
     def __init__(self, start: int, stop: int) -> None:
         self.start, self.stop, self.count = int(start), int(stop), int(stop - start)
 
-    def owns(self, places: Ints) -> np.ndarray:
-        return (places >= self.start) & (places < self.stop)
+    def owns(self, indices: Ints) -> np.ndarray:
+        return (indices >= self.start) & (indices < self.stop)
 
-    def ghosts(self, places: Ints) -> Ints:
-        return np.unique(places[~self.owns(places)])
+    def ghosts(self, indices: Ints) -> Ints:
+        return np.unique(indices[~self.owns(indices)])
 
-    def count_owned(self, places: Ints) -> np.ndarray:
-        own = places[self.owns(places)] - self.start
+    def count_owned(self, indices: Ints) -> np.ndarray:
+        own = indices[self.owns(indices)] - self.start
         return np.bincount(own, minlength=self.count)
 
-    def number(self, places: Ints, ghosts: Ints) -> Ints:
+    def number(self, indices: Ints, ghosts: Ints) -> Ints:
         if len(ghosts) == 0:
-            return places - np.int32(self.start) if self.start else places
-        ghost = self.count + np.searchsorted(ghosts, places)
-        return np.where(self.owns(places), places - self.start, ghost).astype(np.int32)
+            return indices - np.int32(self.start) if self.start else indices
+        ghost = self.count + np.searchsorted(ghosts, indices)
+        return np.where(self.owns(indices), indices - self.start, ghost).astype(np.int32)
 
 
 def make_tasks(device_ptr: np.ndarray, work: np.ndarray, most: int = MOST_TASKS) -> Tasks:
@@ -231,7 +231,7 @@ def _our_own(array: np.ndarray) -> Any:
 
 
 def _by_camera(camera: Ints, cameras: int, point: Ints, seen: np.ndarray, unsorted: bool) -> Ints:
-    """Observations camera after camera, each in the order of places, whoever owns the points."""
+    """Observations camera after camera, each in device order, whoever owns the points."""
     first = np.argsort(point, kind="stable") if unsorted else slice(None)
     order = stable_order(camera[first], cameras)
     return seen[first][order].astype(np.int32)

@@ -25,9 +25,9 @@ from daba.io import bal_weights
 from daba.io.errors.bal import explain, parse_header
 from daba.io.files import PathLike, open_input, open_output, writing_folder
 from daba.io.forward import (
-    Cameras,
+    ForwardCameras,
+    ForwardObservations,
     Reading,
-    Seen,
     check_intrinsics,
     first_info,
     from_problem,
@@ -70,7 +70,9 @@ def load(path: PathLike, intrinsics: Reading = "paper") -> Problem:
         k = new.stop
 
     parameters, points = _read(path, begin)
-    return to_problem(path, intrinsics, _cameras(parameters), points, Seen(cam, pt, u))
+    return to_problem(
+        path, intrinsics, _cameras(parameters), points, ForwardObservations(cam, pt, u)
+    )
 
 
 def open_source(path: PathLike, scratch: Path) -> Source:
@@ -185,13 +187,15 @@ def angle_axes(R: Floats) -> Floats:
     return np.asarray(v * scale[:, None])
 
 
-def _cameras(parameters: Floats) -> Cameras:
-    return Cameras(rotation_matrices(parameters[:, :3]), parameters[:, 3:6], parameters[:, 6:])
+def _cameras(parameters: Floats) -> ForwardCameras:
+    return ForwardCameras(
+        rotation_matrices(parameters[:, :3]), parameters[:, 3:6], parameters[:, 6:]
+    )
 
 
 def _read(path: PathLike, begin: Callable[[int], Sink]) -> tuple[Floats, Floats]:
     """Camera parameters (C,9) and points as in the file. Observations go, a few rows (camera,
-    point, x, y) at a time, where `begin` says, which is told how many will come."""
+    point, x, y) at a time, where `begin` says, which is given their number."""
     try:
         with open_input(path) as stream:
             return _read_stream(stream, path, begin)

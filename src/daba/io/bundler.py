@@ -7,7 +7,7 @@
     count  camera key x y …     pixels, from the centre of the image, y up
 
 BAL was made from such files: cameras mean the same, and `forward` makes them ours. Cameras with
-f = 0 were never registered. They are left out of the problem and written again at their places.
+f = 0 were never registered. They are left out of the problem and written again where they were.
 
 The numbers come as one stream (`numbers`), block by block. How long a point is stands in it, so
 one loop in Python goes from point to point; all that is in the points, observations above all,
@@ -35,9 +35,9 @@ from daba.io.errors.bal import MAX_COUNT
 from daba.io.errors.bundler import MAGIC, explain, is_rotation, parse_counts
 from daba.io.files import PathLike, open_input, open_output
 from daba.io.forward import (
-    Cameras,
+    ForwardCameras,
+    ForwardObservations,
     Reading,
-    Seen,
     check_intrinsics,
     from_problem,
     pixels,
@@ -77,9 +77,9 @@ def load(path: PathLike, intrinsics: Reading = "standard") -> Problem:
     camera = views[:, 0].astype(np.int32)
     if len(registered) < len(cameras):
         found |= {"registered": registered, "cameras_in_file": len(cameras)}
-        place = np.full(len(cameras), -1, np.int32)
-        place[registered] = np.arange(len(registered))
-        camera = place[camera]
+        number = np.full(len(cameras), -1, np.int32)
+        number[registered] = np.arange(len(registered))
+        camera = number[camera]
         if (camera < 0).any():
             _warn_of_lost_views(path, int((camera < 0).sum()))
             views, point, camera = views[camera >= 0], point[camera >= 0], camera[camera >= 0]
@@ -89,7 +89,7 @@ def load(path: PathLike, intrinsics: Reading = "standard") -> Problem:
         intrinsics,
         _cameras(cameras[registered]),
         heads[:, :3].copy(),
-        Seen(camera, point, views[:, 2:].copy()),
+        ForwardObservations(camera, point, views[:, 2:].copy()),
     )
     problem.info.update(found)
     return problem
@@ -194,10 +194,10 @@ def _part(values: Floats, begins: list[int], C: int) -> _Points:
     return _Points(heads, views)
 
 
-def _cameras(rows: Floats) -> Cameras:
+def _cameras(rows: Floats) -> ForwardCameras:
     # Nearest rotations: those in the file have lost digits, and solvers take them as exact.
     U, _, V = np.linalg.svd(rows[:, 3:12].reshape(-1, 3, 3))
-    return Cameras(U @ V, rows[:, 12:], rows[:, :3])
+    return ForwardCameras(U @ V, rows[:, 12:], rows[:, :3])
 
 
 def _colours(values: Floats) -> np.ndarray:

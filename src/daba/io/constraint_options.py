@@ -22,8 +22,8 @@ FIXABLE = ("intrinsics", "poses", "cameras", "points", "gauge")
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is asked of a problem beside its observations; see `daba.constrain`."""
+class ConstraintOptions:
+    """Constraints of a problem as a user gives them; see `daba.constrain`."""
 
     fix: tuple[str, ...] = ()
     """What must not change; give it again for more. intrinsics, poses, cameras (both) or points
@@ -62,18 +62,22 @@ class Asked:
         return any(value is not None for value in given)
 
 
-def constrain(problem: Problem, asked: Asked | None = None, **changes: Any) -> Problem:
+def constrain(
+    problem: Problem, options: ConstraintOptions | None = None, **changes: Any
+) -> Problem:
     """The problem with constraints: `daba.constrain(problem, fix=("gauge",),
     share_intrinsics="all", position_priors="gnss.csv")`. What it had already stays. Options are
-    those of `daba.Asked`."""
-    asked = replace(asked or Asked(), **changes)
-    if isinstance(asked.fix, str):
-        asked = replace(asked, fix=(asked.fix,))
-    problem = _shared(problem, asked.share_intrinsics)
-    for what in asked.fix:
+    those of `daba.ConstraintOptions`."""
+    options = replace(options or ConstraintOptions(), **changes)
+    if isinstance(options.fix, str):
+        options = replace(options, fix=(options.fix,))
+    problem = _shared(problem, options.share_intrinsics)
+    for what in options.fix:
         problem = _fixed(problem, what)
-    problem = _with_priors(problem, asked).validated()
-    if asked.align == "no" or (asked.position_priors is None and asked.control_points is None):
+    problem = _with_priors(problem, options).validated()
+    if options.align == "no" or (
+        options.position_priors is None and options.control_points is None
+    ):
         return problem
     return aligned(problem)
 
@@ -137,20 +141,20 @@ def _fix_gauge(problem: Problem, free: Bools) -> None:
     free[far, 3 + int(np.argmax(np.abs(away[far])))] = False
 
 
-def _with_priors(problem: Problem, asked: Asked) -> Problem:
+def _with_priors(problem: Problem, options: ConstraintOptions) -> Problem:
     from daba.io.tables import read_control_points, read_positions
 
-    loss = make_loss(asked.prior_loss, asked.prior_radius)
+    loss = make_loss(options.prior_loss, options.prior_radius)
     priors = problem.priors or Priors()
     readers: tuple[tuple[str, Path | None, Callable[[Path, Problem, Loss], Targets]], ...] = (
-        ("positions", asked.position_priors, read_positions),
-        ("points", asked.control_points, read_control_points),
+        ("positions", options.position_priors, read_positions),
+        ("points", options.control_points, read_control_points),
     )
     for kind, path, read in readers:
         if path is not None:
             priors = replace(priors, **{kind: read(path, problem, loss)})
-    if asked.intrinsics_prior is not None:
-        priors = replace(priors, intrinsics=_focal_priors(problem, asked.intrinsics_prior))
+    if options.intrinsics_prior is not None:
+        priors = replace(priors, intrinsics=_focal_priors(problem, options.intrinsics_prior))
     return replace(problem, priors=priors) if len(priors) else problem
 
 

@@ -124,7 +124,7 @@ def _check_writable(path: PathLike, written: Path, parent: Path) -> None:
 
 @contextmanager
 def writing_folder(path: PathLike) -> Iterator[None]:
-    """While a folder is made, filled, renamed or removed: what goes wrong is told in words."""
+    """While a folder is made, filled, renamed or removed: what goes wrong becomes a `DabaError`."""
     try:
         yield
     except OSError as error:

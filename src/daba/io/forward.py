@@ -26,7 +26,7 @@ Intrinsics = Literal["auto", "paper", "standard"]
 """The same, as users ask for it: "auto" is what files of that kind usually mean."""
 
 
-class Cameras(NamedTuple):
+class ForwardCameras(NamedTuple):
     """Cameras as BAL and Bundler have them."""
 
     R: Floats
@@ -37,7 +37,7 @@ class Cameras(NamedTuple):
     """(C,3): f, k1, k2."""
 
 
-class Seen(NamedTuple):
+class ForwardObservations(NamedTuple):
     """Observations: camera, point, and where, in pixels."""
 
     camera: Ints
@@ -51,7 +51,11 @@ def check_intrinsics(intrinsics: str) -> None:
 
 
 def to_problem(
-    path: PathLike, intrinsics: Reading, cameras: Cameras, points: Floats, seen: Seen
+    path: PathLike,
+    intrinsics: Reading,
+    cameras: ForwardCameras,
+    points: Floats,
+    seen: ForwardObservations,
 ) -> Problem:
     """The problem that a file describes; `points` and `seen.pixels` are overwritten.
 
@@ -90,14 +94,14 @@ def to_problem(
         raise DabaError(f"{Path(path).name}: {error}") from error
 
 
-def from_problem(problem: Problem) -> Cameras:
+def from_problem(problem: Problem) -> ForwardCameras:
     """The cameras of a problem, fitted by `daba.problem.intrinsics.forward_model`."""
     if "colmap" in problem.info:
         from daba.io.colmap.optics import check_forward
 
         check_forward(problem)
     R = problem.rotations.transpose(0, 2, 1)  # world to camera
-    return Cameras(R, np.einsum("cij,cj->ci", R, problem.centers), forward_model(problem))
+    return ForwardCameras(R, np.einsum("cij,cj->ci", R, problem.centers), forward_model(problem))
 
 
 def pixels(problem: Problem, k: slice | np.ndarray) -> Floats:
@@ -105,7 +109,7 @@ def pixels(problem: Problem, k: slice | np.ndarray) -> Floats:
     return np.asarray(-problem.focal[problem.camera_index[k], None] * problem.u[k])
 
 
-def records(cameras: Cameras, d: Floats) -> Floats:
+def records(cameras: ForwardCameras, d: Floats) -> Floats:
     R, t, _ = cameras
     return camera_records(R.transpose(0, 2, 1), np.einsum("cji,cj->ci", R, t), d)
 

@@ -49,11 +49,11 @@ def save(problem: Problem, path: PathLike) -> None:
     entries: dict[str, np.ndarray] = {what: getattr(problem, what) for what in _ARRAYS}
     entries |= {_INFO_ARRAY + key: value for key, value in arrays.items()}
     p = problem
-    asked = Constraints(p.shared, p.free_cameras, p.free_points, p.priors)
-    entries |= {_CONSTRAINT + key: value for key, value in asked.to_arrays().items()}
+    constraints = Constraints(p.shared, p.free_cameras, p.free_points, p.priors)
+    entries |= {_CONSTRAINT + key: value for key, value in constraints.to_arrays().items()}
     content: dict[str, Any] = {"format": FORMAT, "version": 1, "name": p.name, "info": plain}
-    if asked.to_arrays():
-        content |= {"version": VERSION, "prior_losses": asked.losses()}
+    if constraints.to_arrays():
+        content |= {"version": VERSION, "prior_losses": constraints.losses()}
     head = json.dumps(content)
     entries["head"] = np.frombuffer(head.encode("utf-8"), np.uint8)
     with open_output(path) as out:
@@ -69,11 +69,11 @@ def load(path: PathLike) -> Problem:
         _check_types({what: array.dtype for what, array in entries.items()})
     arrays: dict[str, Any] = {what: np.ascontiguousarray(entries[what]) for what in _ARRAYS}
     try:
-        asked = _constraints(head, entries)
+        constraints = _constraints(head, entries)
         info = _info(head, entries)
         own = own_errors(info)
         return Problem(
-            **arrays, name=head["name"], info=info, own_errors=own, **vars(asked)
+            **arrays, name=head["name"], info=info, own_errors=own, **vars(constraints)
         ).validated()
     except DabaError as error:
         raise DabaError(f"{name}: {error}") from error

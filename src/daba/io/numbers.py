@@ -64,7 +64,7 @@ def first_line(stream: IO[bytes]) -> bytes:
 
 
 def check_size(stream: IO[bytes], count: int) -> None:
-    """Refuse a file that is too small for so many numbers before memory is asked for them."""
+    """Refuse a file that is too small for so many numbers before memory is taken for them."""
     if isinstance(stream, io.BufferedReader):  # not compressed
         status = os.fstat(stream.fileno())
         if stat.S_ISREG(status.st_mode) and status.st_size < 2 * count:

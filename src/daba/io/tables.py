@@ -93,8 +93,8 @@ def _read(
             raise DabaError(f"{where}: {what} {values[key]} is on line {rows[which]} already")
         rows[which] = lines.line_num
         position = np.array([_number(values, name, where) for name in "xyz"])
-        told = [_number(values, name, where) for name in spread]
-        found.append(_Row(which, position, _covariance(told, where)))
+        numbers = [_number(values, name, where) for name in spread]
+        found.append(_Row(which, position, _covariance(numbers, where)))
     if not found:
         raise DabaError(f"{path}: there is no {what} in it, only a header")
     sign = float(problem.info.get("world_sign", 1))
@@ -116,13 +116,13 @@ def _columns(path: PathLike, header: list[str], keys: tuple[str, ...]) -> tuple[
     return spreads[-1]
 
 
-def _covariance(told: list[float], where: str) -> Floats:
-    if len(told) < 6:
-        sigma = np.broadcast_to(np.array(told), 3)
+def _covariance(numbers: list[float], where: str) -> Floats:
+    if len(numbers) < 6:
+        sigma = np.broadcast_to(np.array(numbers), 3)
         if not (sigma > 0).all():
             raise DabaError(f"{where}: standard deviations must be positive")
         return np.diag(np.square(sigma))
-    xx, xy, xz, yy, yz, zz = told
+    xx, xy, xz, yy, yz, zz = numbers
     matrix = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     if not np.linalg.eigvalsh(matrix)[0] > 0:
         raise DabaError(f"{where}: the covariance is not positive definite")

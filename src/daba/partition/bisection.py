@@ -7,9 +7,9 @@ import numpy as np
 from daba.problem.problem import Floats, Ints, Problem
 
 
-def places_seen(problem: Problem) -> Floats:
-    """The median-like middle of what each camera sees: the mean of its points, each pulled to
-    within the scene, for a distant point says little of where a camera looks."""
+def centroids_seen(problem: Problem) -> Floats:
+    """The centroid of what each camera sees: the mean of its points, each pulled to within the
+    scene, for a distant point says little of where a camera looks."""
     C, camera = problem.num_cameras, problem.camera_index
     low, high = np.quantile(problem.points, [0.02, 0.98], axis=0)
     points = np.clip(problem.points, low, high)
@@ -23,17 +23,17 @@ def places_seen(problem: Problem) -> Floats:
     )
 
 
-def bisect_cameras(places: Floats, load: np.ndarray, devices: int) -> Ints:
+def bisect_cameras(positions: Floats, load: np.ndarray, devices: int) -> Ints:
     """Device of each camera: along the axis of largest extent, at the share of the load that
     goes to each half."""
-    out = np.zeros(len(places), dtype=np.int32)
+    out = np.zeros(len(positions), dtype=np.int32)
 
     def split(chosen: np.ndarray, first: int, count: int) -> None:
         if count == 1:
             out[chosen] = first
             return
         left = count // 2
-        x = places[chosen] - places[chosen].mean(axis=0)
+        x = positions[chosen] - positions[chosen].mean(axis=0)
         axis = np.linalg.eigh(x.T @ x)[1][:, -1]
         axis = axis * np.sign(axis[np.abs(axis).argmax()])  # the same on every machine
         order = np.argsort(x @ axis, kind="stable")
@@ -43,5 +43,5 @@ def bisect_cameras(places: Floats, load: np.ndarray, devices: int) -> Ints:
         split(chosen[order[:cut]], first, left)
         split(chosen[order[cut:]], first + left, count - left)
 
-    split(np.arange(len(places)), 0, devices)
+    split(np.arange(len(positions)), 0, devices)
     return out

@@ -35,8 +35,8 @@ def has_metis() -> bool:
 
 
 def camera_graph(camera: Ints, point: Ints, cameras: int, points: int) -> Any:
-    """How strongly every two cameras are tied, as a SciPy sparse matrix (C, C) of integers, from
-    all observations of some points. Graphs of different points add up.
+    """How strongly every two cameras are connected, as a SciPy sparse matrix (C, C) of integers,
+    from all observations of some points. Graphs of different points add up.
 
     A point seen by n cameras adds 1000/√(n−1) to each pair of them: counted in full, a few long
     tracks would outweigh all others, though cutting one costs no more. It is rounded, so that
@@ -48,11 +48,11 @@ def camera_graph(camera: Ints, point: Ints, cameras: int, points: int) -> Any:
         (np.ones(len(camera), np.int64), (camera, point)),
         shape=(cameras, points),
     )
-    seen.data[:] = 1  # an observation given twice makes no stronger tie
+    seen.data[:] = 1  # an observation given twice makes no stronger edge
     track = np.bincount(seen.indices, minlength=points)
-    tie = np.maximum(np.rint(1000.0 / np.sqrt(np.maximum(track - 1, 1))), 1).astype(np.int64)
-    tied = csr_array((tie[seen.indices], seen.indices, seen.indptr), shape=seen.shape)
-    graph = (tied @ seen.T).tocsr()
+    weight = np.maximum(np.rint(1000.0 / np.sqrt(np.maximum(track - 1, 1))), 1).astype(np.int64)
+    weighted = csr_array((weight[seen.indices], seen.indices, seen.indptr), shape=seen.shape)
+    graph = (weighted @ seen.T).tocsr()
     graph.setdiag(0)
     graph.eliminate_zeros()
     return graph
@@ -105,14 +105,14 @@ def settle_cameras(
     best, most = camera_device, -1
     for _ in range(ROUNDS if devices > 1 else 0):
         votes = _votes(camera_device, devices, read)
-        place = np.arange(len(load))
-        own = votes[place, camera_device]
+        every = np.arange(len(load))
+        own = votes[every, camera_device]
         intra = int(own.sum())
         if intra <= most:
             break
         best, most = camera_device, intra
         wanted = votes.argmax(axis=1).astype(np.int32)
-        gain = votes[place, wanted] - own
+        gain = votes[every, wanted] - own
         moves = _fitting(camera_device, wanted, gain, load, devices)
         if len(moves) == 0:
             break
@@ -138,8 +138,8 @@ def _fitting(
 ) -> np.ndarray:
     """The cameras to move, those that gain most of their observations first: as many as each
     device has room for, and never the one of a device that gains least: it must keep one."""
-    held = np.bincount(camera_device, weights=load, minlength=devices)
-    room = np.maximum(ROOM * held.mean() - held, 0.0)
+    work = np.bincount(camera_device, weights=load, minlength=devices)
+    room = np.maximum(ROOM * work.mean() - work, 0.0)
     by_gain = np.lexsort((gain, camera_device))
     least = by_gain[np.flatnonzero(np.diff(camera_device[by_gain], prepend=-1))]
     movable = gain > 0
@@ -168,8 +168,8 @@ def split_points(
     camera: Ints, point: Ints, camera_device: Ints, devices: int, points: range
 ) -> Ints:
     """Device of each point in a range, from all observations of these points (`point` counts
-    from the first of them): the one with most of them. The lowest number wins a tie, and points
-    without observations are dealt out evenly."""
+    from the first of them): the one with most of them. Of equals the lowest
+    number wins, and points without observations are spread evenly."""
     if devices == 1:
         return np.zeros(len(points), np.int32)
     cells, counts = np.unique(

@@ -1,4 +1,4 @@
-"""What a process will need, told from a partition before anything is solved."""
+"""What a process will need, predicted from a partition before anything is solved."""
 
 from __future__ import annotations
 

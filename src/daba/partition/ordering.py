@@ -1,6 +1,7 @@
 """A problem in the order of its devices: what a store keeps, and what shards are cut from.
 
-Cameras and points get a *place*: device after device, so that what a device owns is one range.
+Device order: cameras and points are numbered device after device, so that what a device owns is one
+range of indices.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from daba.problem.problem import Floats, Ints, Problem
 
 
 class Records(NamedTuple):
-    """Observations, by the places of their ends."""
+    """Observations, by the indices of their ends in device order."""
 
     camera: Ints
     point: Ints
@@ -55,15 +56,15 @@ class Piece:
     outer: Records
     """The camera is here and the point elsewhere, sorted by camera and point."""
     constraints: Constraints | None = None
-    """What is asked of its variables beside observations."""
+    """Of its variables."""
 
 
 @dataclass(frozen=True)
 class Extent:
-    """Where the devices' places begin and end; known to every process."""
+    """Where each device begins and ends in device order; known to every process."""
 
     camera_ptr: np.ndarray
-    """Cameras of device α have the places camera_ptr[α] : camera_ptr[α+1]."""
+    """Cameras of device α have the indices camera_ptr[α] : camera_ptr[α+1]."""
     point_ptr: np.ndarray
     observations: int
 
@@ -91,7 +92,7 @@ class Layout:
 
     problem: Problem
     camera_order: Ints
-    """The problem's camera at each place."""
+    """The problem's camera at each index of device order."""
     point_order: Ints
     extent: Extent
     intra: Records
@@ -110,7 +111,7 @@ class Layout:
         cameras = slice(e.camera_ptr[device], e.camera_ptr[device + 1])
         points = slice(e.point_ptr[device], e.point_ptr[device + 1])
         camera_id, point_id = self.camera_order[cameras], self.point_order[points]
-        asked = self.constraints
+        constraints = self.constraints
         return Piece(
             camera_id=camera_id,
             point_id=point_id,
@@ -119,7 +120,8 @@ class Layout:
             intra=self.intra.take(_range(self.intra.point, points)),
             inter=self.inter.take(_range(self.inter.point, points)),
             outer=self.outer.take(_range(self.outer.camera, cameras)),
-            constraints=asked and asked.take(camera_id, point_id, (e.cameras, e.points)),
+            constraints=constraints
+            and constraints.take(camera_id, point_id, (e.cameras, e.points)),
         )
 
     def numbers(self, device: int) -> tuple[Ints, Ints]:
@@ -132,11 +134,11 @@ class Layout:
 
 
 def lay_out(problem: Problem, partition: Partition) -> Layout:
-    """Give every camera and point its place. Points follow each other as their first cameras do,
+    """Sort cameras and points by device. Points follow each other as their first cameras do,
     so that neighbours in memory are seen by the same cameras."""
     camera_order = order_cameras(partition)
     camera = inverse(camera_order)[problem.camera_index]
-    first = first_places(camera, problem.point_index, problem.num_points)
+    first = first_cameras(camera, problem.point_index, problem.num_points)
     point_order = order_points(partition, first)
     point = inverse(point_order)[problem.point_index]
     crosses = (
@@ -165,19 +167,19 @@ def lay_out(problem: Problem, partition: Partition) -> Layout:
 
 
 def order_cameras(partition: Partition) -> Ints:
-    """The problem's camera at each place."""
+    """The problem's camera at each index of device order."""
     return np.argsort(partition.camera_device, kind="stable").astype(np.int32)
 
 
-def first_places(camera: Ints, point: Ints, points: int) -> Ints:
-    """Place of the first camera that sees each point, from the places of the cameras."""
+def first_cameras(camera: Ints, point: Ints, points: int) -> Ints:
+    """First camera that sees each point, in device order."""
     first = np.full(points, np.iinfo(np.int32).max, dtype=np.int32)
     np.minimum.at(first, point, camera)
     return first
 
 
 def order_points(partition: Partition, first: Ints) -> Ints:
-    """The problem's point at each place."""
+    """The problem's point at each index of device order."""
     return np.lexsort((first, partition.point_device)).astype(np.int32)
 
 
@@ -195,10 +197,10 @@ def number_type(observations: int) -> np.dtype:
 
 
 def inverse(order: Ints) -> Ints:
-    """Place of each item, given the item at each place."""
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order), dtype=np.int32)
-    return place
+    """Index of each item, given the item at each index."""
+    index = np.empty_like(order)
+    index[order] = np.arange(len(order), dtype=np.int32)
+    return index
 
 
 def pointers(owner: Ints, count: int) -> np.ndarray:
@@ -206,6 +208,6 @@ def pointers(owner: Ints, count: int) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=count))]).astype(np.int64)
 
 
-def _range(places: Ints, own: slice) -> slice:
-    lo, hi = np.searchsorted(places, [own.start, own.stop])
+def _range(indices: Ints, own: slice) -> slice:
+    lo, hi = np.searchsorted(indices, [own.start, own.stop])
     return slice(int(lo), int(hi))

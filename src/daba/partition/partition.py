@@ -42,9 +42,9 @@ def make_partition(problem: Problem, devices: int, seed: int = 0) -> Partition:
     check_devices(devices, C)
     load = np.bincount(problem.camera_index, minlength=C)
     if devices > 1 and not has_metis():
-        from daba.partition.bisection import bisect_cameras, places_seen
+        from daba.partition.bisection import bisect_cameras, centroids_seen
 
-        cameras = bisect_cameras(places_seen(problem), load, devices)
+        cameras = bisect_cameras(centroids_seen(problem), load, devices)
     else:
         graph = camera_graph(*ends, C, P) if devices > 1 else None
         cameras = split_cameras(graph, load, devices, seed)

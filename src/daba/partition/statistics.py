@@ -42,12 +42,12 @@ class PartitionStatistics:
 
 def statistics(problem: Problem, partition: Partition) -> PartitionStatistics:
     """Balance, share of inter observations, neighbours and bytes per iteration."""
-    tally = Tally(partition)
-    tally.add(problem.camera_index, problem.point_index)
-    return tally.statistics()
+    total = StatisticsSum(partition)
+    total.add(problem.camera_index, problem.point_index)
+    return total.statistics()
 
 
-class Tally:
+class StatisticsSum:
     """Statistics of a partition from its observations, a few at a time and in any order."""
 
     def __init__(self, partition: Partition) -> None:
@@ -82,7 +82,7 @@ class Tally:
         )
         cameras = np.bincount(p.camera_device, minlength=S)
         points = np.bincount(p.point_device, minlength=S)
-        held = (
+        holdings = (
             cameras,
             points,
             self._load - self._outer,
@@ -103,7 +103,7 @@ class Tally:
             inter_share=float(self._foreign.sum() / self._load.sum()),
             neighbours=np.bincount(self._pairs.values() // S, minlength=S).tolist(),
             bytes_sent=sent.tolist(),
-            memory=[Holding(*map(int, one)).memory for one in zip(*held, strict=True)],
+            memory=[Holding(*map(int, one)).memory for one in zip(*holdings, strict=True)],
             boundary_cameras=len(np.unique(camera)),
             boundary_points=len(np.unique(point)),
         )

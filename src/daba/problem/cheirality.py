@@ -4,7 +4,7 @@ The method's error knows no behind: it sees a line through the camera's centre, 
 point whose rays do not quite meet may pass through infinity and come back on the other side. Other
 tools call the pixel error of such a point infinite. Here it is put where its rays come nearest to
 each other, or else somewhere along their mean direction, wherever the objective is least among the
-places in front of all its cameras.
+positions in front of all its cameras.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ def bring_to_front(problem: Problem) -> tuple[Problem, np.ndarray]:
     at = number[problem.point_index[k]]
     rays, centers = _rays(problem, k), problem.centers[problem.camera_index[k]]
     best, least = np.empty((len(which), 3)), np.full(len(which), np.inf)
-    middle, direction = _sums(at, centers, len(which)), _sums(at, rays, len(which))
-    middle /= np.bincount(at, minlength=len(which))[:, None]
+    centroid, direction = _sums(at, centers, len(which)), _sums(at, rays, len(which))
+    centroid /= np.bincount(at, minlength=len(which))[:, None]
     direction /= np.maximum(np.linalg.norm(direction, axis=1, keepdims=True), 1e-12)
     size = _usual_distance(problem)
-    places = [middle + size * depth * direction for depth in DEPTHS]
-    for place in [_meeting(at, rays, centers, middle), *places]:
-        F = _objective(problem, k, at, place)
+    candidates = [centroid + size * depth * direction for depth in DEPTHS]
+    for candidate in [_meeting(at, rays, centers, centroid), *candidates]:
+        F = _objective(problem, k, at, candidate)
         better = F < least
-        best[better], least[better] = place[better], F[better]
+        best[better], least[better] = candidate[better], F[better]
     found = np.isfinite(least)
     points = problem.points.copy()
     points[which[found]] = best[found]
@@ -63,13 +63,13 @@ def _rays(problem: Problem, k: np.ndarray) -> Floats:
     return np.asarray(q / np.linalg.norm(q, axis=1, keepdims=True))
 
 
-def _meeting(at: Ints, rays: Floats, centers: Floats, middle: Floats) -> Floats:
+def _meeting(at: Ints, rays: Floats, centers: Floats, centroid: Floats) -> Floats:
     """The points nearest to their rays."""
     across = np.eye(3) - rays[:, :, None] * rays[:, None, :]
-    A = _sums(at, across.reshape(-1, 9), len(middle)).reshape(-1, 3, 3)
-    b = _sums(at, np.einsum("kij,kj->ki", across, centers - middle[at]), len(middle))
+    A = _sums(at, across.reshape(-1, 9), len(centroid)).reshape(-1, 3, 3)
+    b = _sums(at, np.einsum("kij,kj->ki", across, centers - centroid[at]), len(centroid))
     flat = 1e-12 * np.trace(A, axis1=1, axis2=2)[:, None, None] + 1e-300
-    return np.asarray(middle + np.linalg.solve(A + flat * np.eye(3), b[:, :, None])[:, :, 0])
+    return np.asarray(centroid + np.linalg.solve(A + flat * np.eye(3), b[:, :, None])[:, :, 0])
 
 
 def _objective(problem: Problem, k: np.ndarray, at: Ints, points: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""What is asked of cameras and points beside their observations: of a problem, or of a part of it.
+"""What holds for cameras and points beside their observations: of a problem, or of a part of it.
 
 Parameters that must not change, cameras that share intrinsics, and priors. `Problem` has these as
 fields; devices and processes carry their part of them in this form, and files as named arrays.
@@ -29,7 +29,7 @@ KINDS = ("positions", "intrinsics", "points")
 
 @dataclass(frozen=True)
 class Constraints:
-    """Of some cameras and points, in their order; None where nothing is asked."""
+    """Of some cameras and points, in their order; None where there are none."""
 
     shared: Ints | None = None
     """Group of each camera: those with the same number have the same d."""
@@ -43,9 +43,9 @@ class Constraints:
         """Those of some cameras and points, given how many there are of each."""
         priors = None
         if self.priors is not None:
-            camera, point = _places(cameras, counts[0]), _places(points, counts[1])
-            places = zip(KINDS, (camera, camera, point), strict=True)
-            priors = Priors(*(getattr(self.priors, kind).take(place) for kind, place in places))
+            camera, point = _numbers(cameras, counts[0]), _numbers(points, counts[1])
+            numbers = zip(KINDS, (camera, camera, point), strict=True)
+            priors = Priors(*(getattr(self.priors, kind).take(number) for kind, number in numbers))
         return Constraints(
             None if self.shared is None else self.shared[cameras],
             None if self.free_cameras is None else self.free_cameras[cameras],
@@ -54,7 +54,7 @@ class Constraints:
         )
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """As named arrays; losses are told by `losses`."""
+        """As named arrays; `losses` has the losses."""
         arrays = {
             name: value
             for name in ("shared", "free_cameras", "free_points")
@@ -130,7 +130,7 @@ def concatenate(
 
 
 def validate(constraints: Constraints, cameras: Floats, focal: Floats, points: int) -> None:
-    """Raise `DabaError` naming the first camera or point that is asked the impossible."""
+    """Raise `DabaError` naming the first camera or point whose constraints cannot be met."""
     C = len(cameras)
     shapes: tuple[tuple[str, Any, tuple[int, ...], type], ...] = (
         ("shared", constraints.shared, (C,), np.integer),
@@ -175,9 +175,9 @@ def normalized(constraints: Constraints) -> Constraints | None:
         _, group, count = np.unique(shared, return_inverse=True, return_counts=True)
         shared = None if (count < 2).all() else group.astype(np.int32)
     if free is not None and shared is not None:
-        together = np.ones((int(shared.max()) + 1, 3), bool)
-        np.logical_and.at(together, shared, free[:, 6:])
-        free = np.hstack([free[:, :6], together[shared]])
+        common = np.ones((int(shared.max()) + 1, 3), bool)
+        np.logical_and.at(common, shared, free[:, 6:])
+        free = np.hstack([free[:, :6], common[shared]])
     if free is not None and free.all():
         free = None
     if points is not None and points.all():
@@ -189,17 +189,17 @@ def normalized(constraints: Constraints) -> Constraints | None:
     return replace(constraints, shared=shared, free_cameras=free, free_points=points, priors=priors)
 
 
-def describe(asked: Constraints | None) -> list[str]:
+def describe(constraints: Constraints | None) -> list[str]:
     """In words, for people."""
-    if asked is None:
+    if constraints is None:
         return []
     notes = []
-    if asked.shared is not None:
-        count = np.unique(asked.shared, return_counts=True)[1]
+    if constraints.shared is not None:
+        count = np.unique(constraints.shared, return_counts=True)[1]
         groups, cameras = int((count > 1).sum()), int(count[count > 1].sum())
         word = "group" if groups == 1 else "groups"
         notes.append(f"{cameras:,} cameras share intrinsics, in {groups:,} {word}")
-    free = asked.free_cameras
+    free = constraints.free_cameras
     if free is not None:
         for what, part in (("pose", free[:, :6]), ("intrinsics", free[:, 6:])):
             fixed, some = int((~part).all(axis=1).sum()), int((~part).any(axis=1).sum())
@@ -207,10 +207,10 @@ def describe(asked: Constraints | None) -> list[str]:
                 notes.append(f"{what} of {fixed:,} cameras fixed")
             if some > fixed:
                 notes.append(f"{what} of {some - fixed:,} cameras fixed in part")
-    if asked.free_points is not None:
-        notes.append(f"{int((~asked.free_points).sum()):,} points fixed")
+    if constraints.free_points is not None:
+        notes.append(f"{int((~constraints.free_points).sum()):,} points fixed")
     for kind, what in zip(KINDS, ("camera positions", "intrinsics", "points"), strict=True):
-        targets = Targets() if asked.priors is None else getattr(asked.priors, kind)
+        targets = Targets() if constraints.priors is None else getattr(constraints.priors, kind)
         if len(targets):
             loss = targets.loss
             robust = "" if loss.name == "trivial" else f", {loss.name} beyond {loss.radius:g} sigma"
@@ -218,7 +218,7 @@ def describe(asked: Constraints | None) -> list[str]:
     return notes
 
 
-def _places(chosen: Ints, count: int) -> Ints:
-    place = np.full(count, -1, np.int32)
-    place[chosen] = np.arange(len(chosen), dtype=np.int32)
-    return place
+def _numbers(chosen: Ints, count: int) -> Ints:
+    number = np.full(count, -1, np.int32)
+    number[chosen] = np.arange(len(chosen), dtype=np.int32)
+    return number

@@ -14,9 +14,9 @@ from daba.problem.problem import Ints, Problem
 _TRACKS = (0, 1, 2, 3, 5, 10, 20)  # last count of each bin of a histogram
 _DEGREES = (0, 2, 10, 30, 100, 300, 1000, 3000)
 
-_FAR = 1000.0  # times the usual distance from the middle
+_FAR = 1000.0  # times the usual distance from the centroid
 _FOCAL = 10.0  # times the usual focal length, or as much less
-_SAME_PLACE = 1e-9  # of the usual distance from the middle
+_SAME_POSITION = 1e-9  # of the usual distance from the centroid
 _GROSS = 100.0  # pixels
 
 
@@ -33,7 +33,7 @@ class Distribution:
 
 
 @dataclass(frozen=True)
-class Report:
+class Diagnostics:
     """What `daba info` shows."""
 
     name: str
@@ -62,7 +62,7 @@ class Report:
     far_points: int
     focal_outliers: int
     coincident_cameras: int
-    """Cameras at the very place of another."""
+    """Cameras at the very position of another."""
     objective: float
     """F with the trivial loss, priors included."""
     mean_objective: float
@@ -77,7 +77,7 @@ class Report:
         return asdict(self)
 
 
-def inspect(problem: Problem) -> Report:
+def inspect(problem: Problem) -> Diagnostics:
     """Count, measure and check a problem."""
     C, P, K = problem.num_cameras, problem.num_points, problem.num_observations
     tracks = np.bincount(problem.point_index, minlength=P)
@@ -108,9 +108,9 @@ def inspect(problem: Problem) -> Report:
         _say(gross, "observation", f"with a pixel error above {_GROSS:.0f}", "use a robust loss"),
         _say(far, "point", f"more than {_FAR:.0f} times as far away as the median point", ""),
         _say(odd_focal, "camera", f"with {_FOCAL:.0f} times the usual focal length or 1/10", ""),
-        _say(same, "camera", "at the very place of another camera", ""),
+        _say(same, "camera", "at the very position of another camera", ""),
     ]
-    return Report(
+    return Diagnostics(
         name=problem.name,
         cameras=C,
         points=P,
@@ -177,10 +177,10 @@ def _far_points(problem: Problem) -> np.ndarray:
 
 
 def _coincident(problem: Problem) -> np.ndarray:
-    """Cameras that have an earlier camera at their place."""
+    """Cameras that have an earlier camera at their position."""
     centers = problem.centers
     size = np.median(np.linalg.norm(problem.points - np.median(centers, axis=0), axis=1))
-    cell = np.round(centers / max(_SAME_PLACE * float(size), 1e-300))
+    cell = np.round(centers / max(_SAME_POSITION * float(size), 1e-300))
     first = np.unique(cell, axis=0, return_index=True)[1]
     return np.setdiff1d(np.arange(len(centers)), first)
 

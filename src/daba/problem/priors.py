@@ -71,9 +71,9 @@ class Targets:
         value, slope = self.loss((off * pull).sum(axis=1))
         return 0.5 * value, slope, pull
 
-    def take(self, place: Ints) -> Targets:
-        """Those of the variables that have a place (not −1), by it."""
-        at = place[self.index]
+    def take(self, number: Ints) -> Targets:
+        """Those of the variables that have a number (not −1), by it."""
+        at = number[self.index]
         kept = np.flatnonzero(at >= 0)
         kept = kept[np.argsort(at[kept], kind="stable")]
         return replace(

@@ -193,7 +193,7 @@ class Problem:
 
     @property
     def constraints(self) -> Constraints | None:
-        """What is asked beside the observations, in the form that solvers take; None if nothing."""
+        """The constraints, in the form that solvers take; None if there are none."""
         return normalized(
             Constraints(self.shared, self.free_cameras, self.free_points, self.priors)
         )
@@ -253,8 +253,8 @@ class Problem:
         bad = np.flatnonzero((off > 1e-6) | (np.linalg.det(R) < 0))
         if len(bad):
             raise DabaError(f"camera {bad[0]}: its rotation matrix is not a rotation")
-        asked = Constraints(self.shared, self.free_cameras, self.free_points, self.priors)
-        validate(asked, self.cameras, self.focal, P)
+        constraints = Constraints(self.shared, self.free_cameras, self.free_points, self.priors)
+        validate(constraints, self.cameras, self.focal, P)
         for start in range(0, K, 1 << 20):  # in pieces: a large problem must not double in memory
             k = slice(start, start + (1 << 20))
             ends = self.camera_index[k], self.point_index[k]

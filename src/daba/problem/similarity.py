@@ -34,11 +34,12 @@ class Similarity(NamedTuple):
 def aligned(problem: Problem) -> Problem:
     """The problem, moved to its priors as a whole; as it was if it has none, or if a pose or point
     is fixed: then it is where it belongs."""
-    asked, priors = problem.constraints, problem.priors
-    if asked is None or priors is None or not len(priors.positions) + len(priors.points):
+    constraints, priors = problem.constraints, problem.priors
+    if constraints is None or priors is None or not len(priors.positions) + len(priors.points):
         return problem
-    fixed_points = asked.free_points is not None
-    if fixed_points or (asked.free_cameras is not None and not asked.free_cameras[:, :6].all()):
+    fixed_points = constraints.free_points is not None
+    free = constraints.free_cameras
+    if fixed_points or (free is not None and not free[:, :6].all()):
         return problem
     known = (priors.positions, problem.centers), (priors.points, problem.points)
     move = fit_similarity(
@@ -67,7 +68,7 @@ def _weighted(source: Floats, target: Floats, weights: Floats) -> Similarity:
     a, b = w @ source, w @ target
     A, B = source - a, target - b
     spread = float(w @ (A**2).sum(axis=1))
-    if not spread > 0:  # one place: only a shift can be told
+    if not spread > 0:  # all at one position: only a shift can be found
         return Similarity(1.0, np.eye(3), b - a)
     U, S, Vt = np.linalg.svd((w[:, None] * B).T @ A)
     if S[1] <= STRAIGHT * S[0]:

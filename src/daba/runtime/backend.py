@@ -75,7 +75,7 @@ class Gpu:
 
 
 def make_backend(options: Options, comm: Communicator, constrained: bool = False) -> Backend:
-    """The one asked for; `auto` is the GPU where there is one that can be used."""
+    """The one of the options; `auto` is the GPU where there is one that can be used."""
     if options.backend == "cpu":
         return Cpu(options, comm, constrained)
     missing = why_no_gpu()

@@ -24,7 +24,7 @@ from daba.core.errors import DabaError, DabaWarning
 from daba.distributed.collective import write_collectively
 from daba.io.files import PathLike, folder_target, open_output, writing_folder
 from daba.io.folders import begin_folder, finish_folder
-from daba.runtime.loop import Progress
+from daba.runtime.loop import LoopProgress
 from daba.runtime.observers import Observer
 from daba.runtime.result import Iteration
 
@@ -100,8 +100,8 @@ class Checkpoints(Observer):
         self.save(loop)
 
     def save(self, loop: Loop) -> None:
-        """Write a checkpoint, every process its own devices. One that cannot be written is told in
-        a warning, and the next is tried: disks that were full have space again."""
+        """Write a checkpoint, every process its own devices. One that cannot be written is reported
+        in a warning, and the next is tried: disks that were full have space again."""
         if self.folder is None or self._last == loop.iteration:
             return
         try:
@@ -112,7 +112,7 @@ class Checkpoints(Observer):
                 warnings.warn(text, DabaWarning, stacklevel=2)
         self._saved, self._last = time.perf_counter(), loop.iteration
 
-    def restore(self, solver: Solver, fingerprint: dict[str, Any]) -> Progress:
+    def restore(self, solver: Solver, fingerprint: dict[str, Any]) -> LoopProgress:
         """Put a fresh solver where the checkpoint left off; returns how far it had come."""
         assert self.resume is not None
         folder = latest(Path(self.resume))
@@ -217,7 +217,7 @@ def _write_manifest(folder: Path, loop: Loop, files: dict[str, int]) -> None:
         out.write(f'{{"crc32": {zlib.crc32(body.encode())},\n"checkpoint": {body}}}\n'.encode())
 
 
-def _read_manifest(folder: Path) -> tuple[dict[str, Any], Progress]:
+def _read_manifest(folder: Path) -> tuple[dict[str, Any], LoopProgress]:
     path = folder / "manifest.json"
     try:
         text = path.read_text()
@@ -236,12 +236,16 @@ def _read_manifest(folder: Path) -> tuple[dict[str, Any], Progress]:
         raise DabaError(_damaged(path, "has been changed"))
     try:
         history = [Iteration(**entry) for entry in manifest["history"]]
-        progress = Progress(manifest["iteration"], manifest["idle"], manifest["seconds"], history)
+        progress = LoopProgress(
+            manifest["iteration"], manifest["idle"], manifest["seconds"], history
+        )
         missing = {"problem", "options", "common", "files"} - set(manifest)
     except (KeyError, TypeError) as error:
         raise DabaError(_damaged(path, f"is not complete: {error}")) from None
     if missing:
         raise DabaError(_damaged(path, f"is not complete: {min(missing)!r}"))
+    if "marks" in manifest["problem"]:  # as version 0.1 called them
+        manifest["problem"]["checksums"] = manifest["problem"].pop("marks")
     return dict(manifest), progress
 
 
@@ -255,8 +259,8 @@ def _check_same(
     for what, mine in fingerprint.items():
         theirs = manifest["problem"].get(what)
         if theirs != mine and what != "name":
-            told = "" if what == "marks" else f" ({theirs} {what} there, {mine} here)"
-            raise DabaError(f"{folder} is a checkpoint of another problem or partition{told}")
+            detail = "" if what == "checksums" else f" ({theirs} {what} there, {mine} here)"
+            raise DabaError(f"{folder} is a checkpoint of another problem or partition{detail}")
     options = solver.options.to_dict()
     for name in sorted(set(options) - FREE):
         if manifest["options"].get(name) != options[name]:

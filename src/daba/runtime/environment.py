@@ -14,7 +14,7 @@ from typing import Any
 STATUS = Path("/proc/self/status")
 
 
-def machine() -> dict[str, Any]:
+def environment() -> dict[str, Any]:
     load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
     return {
         "date": date.today().isoformat(),

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from daba.distributed.comm.base import Communicator, Traffic
     from daba.distributed.shard import State
 
-ASKED = "the callback asked to stop"
-BY_USER = {*REASONS.values(), ASKED}
+BY_CALLBACK = "the callback asked to stop"
+BY_USER = {*REASONS.values(), BY_CALLBACK}
 """Reasons after which a solve does not go on, whatever is left to do."""
 
 
 @dataclass
-class Progress:
+class LoopProgress:
     """How far a loop has come: what a checkpoint keeps beside the solver's state."""
 
     iteration: int = 0
@@ -61,7 +61,7 @@ class LocalReport(NamedTuple):
 
 
 class Loop:
-    """Iterates a solver; observers are told of every report."""
+    """Iterates a solver; observers are called at every report."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Loop:
         observers: Observers,
         interrupt: Interrupt,
         clock: Callable[[], float],
-        progress: Progress | None = None,
+        progress: LoopProgress | None = None,
         earlier: Iteration | None = None,
     ) -> None:
         """fingerprint   tells one problem and partition from another
@@ -82,7 +82,7 @@ class Loop:
         self.observers, self.interrupt, self.clock = observers, interrupt, clock
         self.options, self.comm = solver.options, solver.comm
         self.first = 0 if earlier is None else earlier.iteration
-        progress = progress or Progress(self.first)
+        progress = progress or LoopProgress(self.first)
         self.iteration, self.idle = progress.iteration, progress.idle
         self.history = list(progress.history)
         self.counts = Counts()
@@ -104,8 +104,8 @@ class Loop:
         self.observers.begin(self)
         while True:
             if self.history[-1].iteration == self.iteration:
-                asked = self.tell_observers()
-                if (stop := self.reason_to_stop(asked)) is not None:
+                requested = self.notify_observers()
+                if (stop := self.reason_to_stop(requested)) is not None:
                     break
             self.advance()
             hurry = alone and self.interrupt.reason
@@ -169,23 +169,23 @@ class Loop:
             exchange_seconds=total["exchanging"] / ranks,
         )
 
-    def tell_observers(self) -> bool:
+    def notify_observers(self) -> bool:
         """Whether one of them asks to stop, on any process."""
-        asked = False
+        requested = False
         try:
-            asked = self.observers.report(self)
+            requested = self.observers.report(self)
         except KeyboardInterrupt:
             if self.comm.size > 1:  # the others know nothing of it
                 raise
             self.interrupted = signal.SIGINT
-        return self.comm.any(asked)
+        return self.comm.any(requested)
 
-    def reason_to_stop(self, asked: bool) -> tuple[bool, str] | None:
+    def reason_to_stop(self, requested: bool) -> tuple[bool, str] | None:
         """Whether the solve has converged and why it ends here; None to go on. The same on every
         process, since all that it looks at is."""
         options, last = self.options, self.history[-1]
-        if asked:
-            return False, ASKED
+        if requested:
+            return False, BY_CALLBACK
         if self.comm.size == 1:
             self.interrupted = self.interrupted or self.interrupt.number
         if self.interrupted:

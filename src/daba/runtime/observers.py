@@ -22,7 +22,7 @@ Callback = Callable[["Iteration"], Any]
 
 
 class Observer:
-    """Is told of every report of a loop. A solve may take several loops, one after the other."""
+    """Is called at every report of a loop. A solve may take several loops, one after the other."""
 
     what = "an observer"
     """What it is, for warnings."""
@@ -68,16 +68,16 @@ class Observers:
         self._call(loop, lambda observer: observer.end(loop))
 
     def _call(self, loop: Loop, hook: Callable[[Observer], bool | None]) -> bool:
-        asked = False
+        requested = False
         for observer in tuple(self.active):
             try:
-                asked |= hook(observer) is True
+                requested |= hook(observer) is True
             except Exception as error:
                 if observer.collective and loop.comm.size > 1:
                     raise  # the other processes wait for this one inside the same observer
                 self.active.remove(observer)
                 warn_switched_off(observer.what, error)
-        return asked
+        return requested
 
 
 def warn_switched_off(what: str, error: Exception) -> None:

@@ -112,7 +112,7 @@ class Result:
     """What each process did; on rank 0."""
     local: dict[int, State] = field(default_factory=dict)
     """What each device of this process has reached."""
-    turned: int = 0
+    corrected: int = 0
     """Points that `Options.points_in_front` has brought in front of their cameras."""
     dropped: Dropped | None = None
     """What `Options.filter` has taken out; `history` goes on after it."""
@@ -120,6 +120,11 @@ class Result:
     """What a user should know of how it ended, beside the reason."""
     partition: Partition | None = None
     """Which device owned what, where one process holds the whole problem."""
+
+    @property
+    def turned(self) -> int:
+        """`corrected`, by its name in version 0.1."""
+        return self.corrected
 
     @property
     def problem(self) -> Problem:
@@ -174,7 +179,7 @@ class Result:
 
     @property
     def constraints(self) -> list[str]:
-        """What was asked beside the observations, in words, where a process knows the problem."""
+        """The constraints in words, where a process knows the problem."""
         from daba.problem.constraints import describe
 
         return [] if self.solution is None else describe(self.solution.constraints)
@@ -206,8 +211,8 @@ class Result:
         if method == "daba":
             rows.insert(5, ("restarts", f"{total[0]} of {made * self.options.devices} steps"))
         rows[-1:-1] = self._colmap_rows()
-        if self.turned:
-            rows.insert(-1, ("points turned", f"{self.turned:,}, which lay behind their cameras"))
+        if self.corrected:
+            rows.insert(-1, ("points behind cameras", f"{self.corrected:,}, brought in front"))
         if self.dropped is not None:
             rows[-1:-1] = self.dropped.rows()
         if len(self.ranks) > 1:
@@ -312,7 +317,7 @@ class Result:
                 "objective": self.objective,
                 "mean_objective": self.mean_objective,
                 "linear_solver": self.linear_solver,
-                "points_turned": self.turned,
+                "points_turned": self.corrected,
                 "dropped": None if self.dropped is None else self.dropped.to_dict(),
                 **pixels,
             },

@@ -175,7 +175,7 @@ class _Solve:
         self.began = time.perf_counter()
         setup = self.set_up(problem, options)
         with self.interrupt:
-            result = replace(self.run(setup, checkpoints), turned=_count(moved))
+            result = replace(self.run(setup, checkpoints), corrected=_count(moved))
             if corrects:
                 result = self.with_points_in_front(result)
             if options.filter is not None:
@@ -193,8 +193,8 @@ class _Solve:
             problem, moved = self.changed(result.solution, bring_to_front)
             if self.comm.broadcast(_count(moved)) == 0:
                 break
-            turned = result.turned + _count(moved)
-            result = replace(self.solve_on(result, problem), turned=turned)
+            corrected = result.corrected + _count(moved)
+            result = replace(self.solve_on(result, problem), corrected=corrected)
         return result
 
     def without_outliers(self, result: Result, pixels: float) -> Result:
@@ -205,7 +205,7 @@ class _Solve:
         problem, dropped = self.changed(result.solution, lambda p: filter_outliers(p, pixels))
         if self.comm.broadcast(dropped is not None and dropped.observations == 0):
             return replace(result, dropped=dropped)
-        return replace(self.solve_on(result, problem), turned=result.turned, dropped=dropped)
+        return replace(self.solve_on(result, problem), corrected=result.corrected, dropped=dropped)
 
     def changed(self, problem: Any, change: Callable[[Problem], tuple[Problem, T]]) -> Any:
         """The problem with a change, and what it was; on rank 0, which holds it."""

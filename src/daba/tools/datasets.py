@@ -33,7 +33,7 @@ TIMEOUT = 30.0
 _BLOCK = 1 << 18  # bytes received at once
 
 Progress = Callable[[int, int | None], None]
-"""Told of the bytes that are here, and of how many there will be if the server says so."""
+"""Called with the bytes that are here, and of how many there will be if the server says so."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ def _receive(
     """Write what arrives after the first `start` bytes; returns how many bytes are there then."""
     here = start
     with _writing(part):
-        out = open(part, "ab" if start else "wb")  # noqa: SIM115 - only opening is told as writing
+        out = open(part, "ab" if start else "wb")  # noqa: SIM115 - only opening is reported as writing
     with out:
         progress(here, total)
         while block := answer.read(_BLOCK):

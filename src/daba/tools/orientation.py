@@ -42,7 +42,7 @@ class Frame(NamedTuple):
         return np.stack([self.right, self.away])
 
 
-def reach(
+def bounds(
     points: Floats, centers: Floats, outside: float = 1.0, room: float = 0.05
 ) -> tuple[Floats, Floats]:
     """Corners of a box around nearly all points and all but stray cameras.

@@ -15,7 +15,7 @@ from daba.io.files import PathLike, open_output
 from daba.partition.partition import Partition
 from daba.problem.problem import Floats, Problem
 from daba.runtime.result import Result
-from daba.tools.orientation import Frame, reach
+from daba.tools.orientation import Frame, bounds
 
 SUFFIXES = (".png", ".svg", ".pdf")
 COLOURS = (
@@ -226,7 +226,7 @@ class _View(NamedTuple):
 
     def frame(self, problem: Problem) -> tuple[Floats, Floats]:
         """Corners of the picture: nearly all points and all but stray cameras."""
-        low, high = reach(self(problem.points), self(problem.centers))
+        low, high = bounds(self(problem.points), self(problem.centers))
         middle, half = 0.5 * (low + high), 0.5 * (high - low)
         half[1] = np.clip(half[1], 0.45 * half[0], 1.1 * half[0])
         half[0] = max(half[0], half[1] / 1.1)

@@ -13,7 +13,7 @@ from command_line import names, run, small_scene
 
 import daba
 from daba.core.options import Options
-from daba.io.constraint_options import Asked
+from daba.io.constraint_options import ConstraintOptions
 from daba.problem.problem import Problem
 from daba.tools.cli.arguments import flags_of
 from daba.tools.cli.solve import GROUPS, make_options, solve_flags
@@ -182,9 +182,9 @@ def test_every_option_is_a_flag(capsys: Capsys) -> None:
     assert set(flags) == {f.name for f in fields(Options)} | {"loss_radius"}
     for name in flags:
         assert f"--{name.replace('_', '-')} " in text
-    asked = flags_of(Asked)
-    assert all(f"--{name.replace('_', '-')} " in text for name in asked)
-    assert {*flags, *asked} == {name for group in GROUPS.values() for name in group}
+    constraints = flags_of(ConstraintOptions)
+    assert all(f"--{name.replace('_', '-')} " in text for name in constraints)
+    assert {*flags, *constraints} == {name for group in GROUPS.values() for name in group}
 
 
 def test_flags_have_the_defaults_and_texts_of_the_library() -> None:

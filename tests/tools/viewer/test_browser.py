@@ -48,7 +48,7 @@ def test_a_scene_is_seen_coloured_and_clicked() -> None:
             wait_until(lambda: colourful(browser) > 3 * plain + 1000)
             client = next(iter(view.server.get_clients().values()))
             browser.click(*on_screen(view, client, start.num_cameras, browser))
-            wait_until(lambda: "observations" in view.panel.told.content)
+            wait_until(lambda: "observations" in view.panel.description.content)
             assert view.scene.picked is not None
     finally:
         view.stop()

@@ -118,8 +118,8 @@ def test_a_camera_shows_what_it_sees(view: serve.View, after: Problem) -> None:
     np.testing.assert_allclose(lines.points[:, 1], place(after.points[after.point_index[k]]))
     centre = place(after.centers[3:4])
     np.testing.assert_allclose(lines.points[:, 0], centre.repeat(len(k), axis=0), rtol=1e-6)
-    assert "image-3.jpg" in view.panel.told.content
-    assert f"{len(k)} observations" in view.panel.told.content
+    assert "image-3.jpg" in view.panel.description.content
+    assert f"{len(k)} observations" in view.panel.description.content
     view.panel.change(view.panel.number, -1)
     assert view.scene._sight == []
 
@@ -200,7 +200,7 @@ def test_a_recorded_solve_can_be_played(before: Problem, tmp_path: Path) -> None
         expected = view.scene.placing(shots[1].points + still.origin)
         np.testing.assert_allclose(shown(view), expected)
         assert "iteration 1" in view.panel.about.content
-        assert "3 cameras" not in view.panel.told.content
+        assert "3 cameras" not in view.panel.description.content
         assert "does not hold observations" in view.scene.pick(2)
     finally:
         view.stop()

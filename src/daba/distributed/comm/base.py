@@ -17,7 +17,7 @@ Blocks = Literal["cameras", "points", "both"]
 
 @dataclass
 class Traffic:
-    """What an exchange has cost this process since it was last asked."""
+    """What an exchange has cost this process since its traffic was last taken."""
 
     bytes: dict[int, int] = field(default_factory=dict)
     """Bytes sent to each neighbouring rank."""
@@ -84,7 +84,7 @@ class Communicator:
     threads: int | None = None
     """Its share of the cores of this machine; None is all of them."""
 
-    def dealt(self, ranks: np.ndarray) -> None:
+    def assigned(self, ranks: np.ndarray) -> None:
         """Take note that rank r has the devices ranks[r] : ranks[r+1] from now on."""
 
     def exchange(self, shard: Shard, neighbours: Sequence[int] = ()) -> Exchange:
@@ -131,8 +131,8 @@ def usable_cores() -> set[int]:
     return set(range(os.cpu_count() or 1))
 
 
-def deal(work: Sequence[int], ranks: int) -> np.ndarray:
-    """Deal consecutive devices to ranks evenly by work: rank r gets ptr[r] : ptr[r+1], each rank
+def assign_devices(work: Sequence[int], ranks: int) -> np.ndarray:
+    """Assign consecutive devices to ranks, evenly by work: rank r gets ptr[r] : ptr[r+1], each rank
     at least one device."""
     S = len(work)
     done = np.cumsum(work, dtype=np.float64)

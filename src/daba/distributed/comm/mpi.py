@@ -39,12 +39,12 @@ class MpiCommunicator(Communicator):
         self.rank, self.size = self.world.rank, self.world.size
         node = self.world.Split_type(MPI.COMM_TYPE_SHARED)
         cores = usable_cores()
-        together = set().union(*node.allgather(cores))  # fewer than there are, in a part of a node
-        self.threads = max(1, min(len(cores), len(together) // node.size))
+        every = set().union(*node.allgather(cores))  # fewer than there are, in a part of a node
+        self.threads = max(1, min(len(cores), len(every) // node.size))
         node.Free()
         self.devices = np.ones(self.size, np.int64)  # of each rank
 
-    def dealt(self, ranks: np.ndarray) -> None:
+    def assigned(self, ranks: np.ndarray) -> None:
         self.devices = np.diff(ranks)
 
     def exchange(self, shard: Shard, neighbours: Sequence[int] = ()) -> Exchange:
@@ -203,9 +203,9 @@ class _Channel:
             self.request.Free()
 
 
-def _owners(places: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """The rank that owns each place, given the first place of each rank."""
-    return np.searchsorted(first, places, side="right") - 1
+def _owners(indices: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """The rank that owns each index of device order, given the first index of each rank."""
+    return np.searchsorted(first, indices, side="right") - 1
 
 
 def _send(world: Any, value: Any, rank: int) -> None:

@@ -87,26 +87,26 @@ class TorchExchange(Exchange):
     def __init__(self, shard: Shard, direct: bool, more: Sequence[int] = ()) -> None:
         super().__init__()
         self.shard, self.direct = shard, direct
-        told: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(told, (shard.first, shard.ghost_cameras, shard.ghost_points))
-        first = np.array([t[0] for t in told])
+        everyone: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(everyone, (shard.first, shard.ghost_cameras, shard.ghost_points))
+        first = np.array([t[0] for t in everyone])
         e, rank = shard.extent, dist.get_rank()
         begins = {"cameras": e.camera_ptr[first], "points": e.point_ptr[first]}
         sizes = {"cameras": e.cameras, "points": e.points}
         ghosts = {"cameras": 1, "points": 2}
-        ranks = range(len(told))
+        ranks = range(len(everyone))
 
-        def owned(places: np.ndarray, block: str, owner: int) -> np.ndarray:
+        def owned(indices: np.ndarray, block: str, owner: int) -> np.ndarray:
             ends = np.append(begins[block], sizes[block])
-            return places[(places >= ends[owner]) & (places < ends[owner + 1])]
+            return indices[(indices >= ends[owner]) & (indices < ends[owner + 1])]
 
-        seen = {b: [owned(told[rank][k], b, r) for r in ranks] for b, k in ghosts.items()}
+        seen = {b: [owned(everyone[rank][k], b, r) for r in ranks] for b, k in ghosts.items()}
         self.neighbours: Sequence[int] = [
             r for r in ranks if len(seen["cameras"][r]) or len(seen["points"][r]) or r in more
         ]
         self.sent = {
             b: [
-                torch.from_numpy(owned(told[r][k], b, rank).astype(np.int64) - begins[b][rank])
+                torch.from_numpy(owned(everyone[r][k], b, rank).astype(np.int64) - begins[b][rank])
                 for r in self.neighbours
             ]
             for b, k in ghosts.items()

@@ -50,7 +50,7 @@ _NAMES = {number: (name, count) for name, (number, count) in MODELS.items()}
 
 def read_cameras(data: bytes) -> Cameras:
     found: list[Camera] = []
-    places: list[int] = []
+    offsets: list[int] = []
     at = 8
     for _ in range(_count(data)):
         number, kind, width, height = _CAMERA.unpack_from(data, at)
@@ -58,24 +58,24 @@ def read_cameras(data: bytes) -> Cameras:
             raise MisfitError(f"camera {number} has model {kind}, which is unknown")
         name, count = _NAMES[kind]
         at += _CAMERA.size
-        places.append(at)
+        offsets.append(at)
         params = np.frombuffer(data, "<f8", count, at)
         found.append(Camera(number, name, width, height, params))
         at += 8 * count
     _at_end(data, at)
-    return Cameras(found, np.array(places, np.int64))
+    return Cameras(found, np.array(offsets, np.int64))
 
 
 def read_images(data: bytes) -> Images:
     heads: list[tuple] = []
     names: list[str] = []
-    places: list[int] = []
+    offsets: list[int] = []
     rows_at: list[int] = []
     rows = [np.empty(0, _ROW)]
     at = 8
     for _ in range(_count(data)):
         heads.append(_IMAGE.unpack_from(data, at))
-        places.append(at + 4)
+        offsets.append(at + 4)
         at += _IMAGE.size
         end = data.index(b"\0", at)
         names.append(data[at:end].decode("utf-8", "surrogateescape"))
@@ -95,20 +95,20 @@ def read_images(data: bytes) -> Images:
         xy=np.ascontiguousarray(every["xy"]),
         points=np.ascontiguousarray(every["point"]),
         ptr=np.cumsum([len(part) for part in rows]),
-        at=np.array(places, np.int64),
+        at=np.array(offsets, np.int64),
         rows_at=np.array(rows_at, np.int64),
     )
 
 
 def read_points(data: bytes) -> Points:
-    places: list[int] = []
+    offsets: list[int] = []
     at, length_at, track = 8, _POINT.itemsize - 8, _TRACK.itemsize
     length = Struct("<Q").unpack_from
     for _ in range(_count(data)):
-        places.append(at)
+        offsets.append(at)
         at += _POINT.itemsize + track * length(data, at + length_at)[0]
     _at_end(data, at)
-    where = np.array(places, np.int64)
+    where = np.array(offsets, np.int64)
     heads = _take_rows(np.frombuffer(data, np.uint8), where, _POINT)
     return Points(
         ids=heads["id"].copy(),
@@ -150,12 +150,12 @@ def read_rigs(data: bytes) -> list[Rig]:
 def read_frames(data: bytes) -> Frames:
     heads: list[tuple] = []
     images: list[list[tuple[int, int]]] = []
-    places: list[int] = []
+    offsets: list[int] = []
     at = 8
     for _ in range(_count(data)):
         *head, count = _FRAME.unpack_from(data, at)
         heads.append(tuple(head))
-        places.append(at + 8)
+        offsets.append(at + 8)
         at += _FRAME.size
         found = [unpack_from("<iIQ", data, at + 16 * k) for k in range(count)]
         images.append([(sensor, image) for kind, sensor, image in found if kind == 0])
@@ -167,7 +167,7 @@ def read_frames(data: bytes) -> Frames:
         table[:, 1].astype(np.int64),
         np.ascontiguousarray(table[:, 2:]),
         images,
-        np.array(places, np.int64),
+        np.array(offsets, np.int64),
     )
 
 
@@ -207,8 +207,8 @@ def write_points(data: bytes, points: Points, images: Images, edits: Edits) -> b
     counts = points.tracks - np.bincount(point[gone], minlength=len(points.ids))
     _put_rows(out, points.at + size - 8, counts[:, None])
     keep = np.ones(len(out), bool)
-    for places, length in ((at[gone], step), (points.at[edits.removed], size)):
-        _put_rows(keep, places, np.zeros((len(places), length), bool))
+    for offsets, length in ((at[gone], step), (points.at[edits.removed], size)):
+        _put_rows(keep, offsets, np.zeros((len(offsets), length), bool))
     _put_rows(out, np.zeros(1, np.int64), np.array([[np.count_nonzero(~edits.removed)]], np.int64))
     return out[keep].tobytes()
 
@@ -230,7 +230,7 @@ def _at_end(data: bytes, at: int) -> None:
 
 
 def _take_rows(data: np.ndarray, at: Longs, kind: np.dtype) -> np.ndarray:
-    """What is at each of these places."""
+    """What is at each of these offsets."""
     rows = np.empty((len(at), kind.itemsize), np.uint8)
     for c in chunks(len(at)):
         rows[c] = data[at[c, None] + np.arange(kind.itemsize)]
@@ -238,7 +238,7 @@ def _take_rows(data: np.ndarray, at: Longs, kind: np.dtype) -> np.ndarray:
 
 
 def _put_rows(out: np.ndarray, at: Longs, rows: np.ndarray) -> None:
-    """Write each row of numbers at its place."""
+    """Write each row of numbers at its offset."""
     for c in chunks(len(at)):
         flat = np.ascontiguousarray(rows[c]).view(out.dtype).reshape(len(at[c]), -1)
         out[at[c, None] + np.arange(flat.shape[1])] = flat

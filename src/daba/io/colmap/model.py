@@ -1,4 +1,4 @@
-"""A folder with a COLMAP model: which files it has, and what they hold when it is asked for."""
+"""A folder with a COLMAP model: which files it has, and what they hold, read when first used."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 SIMPLE_PINHOLE, PINHOLE, SIMPLE_RADIAL and RADIAL are ours: u = ((x − cx) / fx, (y − cy) / fy), and
 the polynomial d1 + d2 s + d3 s² says the rest. A pinhole is (1, 0, 0), and d1 scales its focal
 lengths; f, k1 and k2 of the others become d1, d2 and d3 by a fit over the camera's own
-observations. SIMPLE_RADIAL has no k2, so its d3 is held: a third number would fit noise that f
+observations. SIMPLE_RADIAL has no k2, so its d3 is fixed: a third number would fit noise that f
 and k cannot take back.
 
 Every other model keeps its intrinsics. pycolmap turns its pixels into unit rays b, and those into

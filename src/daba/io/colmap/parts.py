@@ -1,7 +1,7 @@
 """What the files of a COLMAP model hold, as arrays; `binary` and `text` read and rewrite them.
 
 Files are never written from these arrays alone: what is read here is little, and whatever else a
-file holds stays in it because only the numbers that changed are put in their places.
+file holds stays in it because only the numbers that changed are replaced.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From a COLMAP model to a problem.
 
 What a solve needs of the files is small: poses, intrinsics, points, and which 2D points see them.
-In `problem.info` stays what it takes to find the places again where results belong:
+In `problem.info` stays what it takes to find where results belong:
 
     colmap       {"path", "kind", "rigs"}: the folder, and how it was read
     registered   (C,) row in images of each camera's image, of `cameras_in_file`
@@ -67,8 +67,8 @@ def load(path: PathLike, rigs: Rigs = "keep") -> Problem:
         "intrinsics_fit": found.fit,
     }
     free = np.ones((len(registered), 9), bool)
-    held = (False, False, False)
-    free[:, 6:] = np.array([optics.NATIVE.get(camera.model, held) for camera in cameras])[shared]
+    fixed = (False, False, False)
+    free[:, 6:] = np.array([optics.NATIVE.get(camera.model, fixed) for camera in cameras])[shared]
     try:
         return Problem(
             cameras=camera_records(R, centers, found.d[shared]),
@@ -104,10 +104,10 @@ def observations(model: Model, registered: np.ndarray) -> tuple[np.ndarray, Ints
             "but has no pose"
         )
     order = np.argsort(points.ids)
-    place = np.minimum(
+    found_at = np.minimum(
         np.searchsorted(points.ids, images.points[row], sorter=order), len(order) - 1
     )
-    point = order[place].astype(np.int32)
+    point = order[found_at].astype(np.int32)
     wrong = np.flatnonzero(points.ids[point] != images.points[row])
     if len(wrong):
         bad = where[wrong[0]]

@@ -61,30 +61,30 @@ def _check_alone(model: Model) -> None:
         raise DabaError(
             f"{model.folder}: this model has a rig of several cameras: frame {frames.ids[k]} of "
             f"rig {frames.rigs[k]} has {counts[k]} images, which must keep their "
-            "places relative to each other, and that cannot be kept here yet; --rigs free adjusts "
+            "poses relative to each other, and that cannot be kept here yet; --rigs free adjusts "
             "every image for itself and writes a model without rigs"
         )
 
 
 def _links(model: Model) -> tuple[np.ndarray, np.ndarray, Floats]:
     """Frame and image of each image that has a frame, and its pose (n,7), rig to sensor."""
-    place = {number: i for i, number in enumerate(model.images.ids.tolist())}
+    row = {number: i for i, number in enumerate(model.images.ids.tolist())}
     rigs = {rig.id: rig for rig in model.rigs}
     frame: list[int] = []
     image: list[int] = []
     sensor: list[Floats] = []
-    for k, members in enumerate(model.frames.images):
+    for k, images in enumerate(model.frames.images):
         rig = rigs.get(int(model.frames.rigs[k]))
         if rig is None:
             raise DabaError(
                 f"{model.path('frames')}: frame {model.frames.ids[k]} has rig "
                 f"{model.frames.rigs[k]}, which {model.path('rigs').name} does not have"
             )
-        for camera, number in members:
-            if number not in place:
+        for camera, number in images:
+            if number not in row:
                 continue  # an image that was never registered
             frame.append(k)
-            image.append(place[number])
+            image.append(row[number])
             sensor.append(IDENTITY if camera == rig.reference else _pose(model, rig, camera))
     return np.array(frame, np.int64), np.array(image, np.int64), np.array(sensor).reshape(-1, 7)
 
@@ -92,5 +92,5 @@ def _links(model: Model) -> tuple[np.ndarray, np.ndarray, Floats]:
 def _pose(model: Model, rig: Rig, camera: int) -> Floats:
     pose = rig.others.get(camera)
     if pose is None:
-        raise DabaError(f"{model.path('rigs')}: camera {camera} has no place in rig {rig.id}")
+        raise DabaError(f"{model.path('rigs')}: camera {camera} has no row in rig {rig.id}")
     return pose

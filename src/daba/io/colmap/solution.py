@@ -25,7 +25,7 @@ def is_colmap(problem: Problem) -> bool:
     return "colmap" in problem.info
 
 
-class Seen(NamedTuple):
+class ModelObservations(NamedTuple):
     """Observations of the model that the solution still has, whether a solve used them or not."""
 
     row: np.ndarray
@@ -83,10 +83,10 @@ class Solution:
         return self._lenses[1]
 
     @cached_property
-    def seen(self) -> Seen:
+    def seen(self) -> ModelObservations:
         row, camera, point = observations(self.model, self.registered)
         kept = ~self.dropped[row]
-        return Seen(row[kept], camera[kept], point[kept])
+        return ModelObservations(row[kept], camera[kept], point[kept])
 
     @cached_property
     def dropped(self) -> np.ndarray:
@@ -129,9 +129,9 @@ class Solution:
         """Errors of the problem's own observations, (K,)."""
         images, p = self.model.images, self.problem
         row = images.ptr[self.registered[p.camera_index]] + np.asarray(p.info["keys"])
-        place = np.empty(len(images.points), np.int64)
-        place[self.seen.row] = np.arange(len(self.seen.row))
-        return np.asarray(self.errors[place[row]])
+        index = np.empty(len(images.points), np.int64)
+        index[self.seen.row] = np.arange(len(self.seen.row))
+        return np.asarray(self.errors[index[row]])
 
     def edits(self) -> Edits:
         """What is to be written."""
@@ -145,11 +145,11 @@ class Solution:
         }
         near = self.start_poses[self.registered]
         start = camera_records(*from_colmap(near), p.intrinsics)
-        turned = (start[:, :12] != p.cameras[:, :12]).any(axis=1)
+        changed = (start[:, :12] != p.cameras[:, :12]).any(axis=1)
         moved = np.zeros(len(model.images.ids), bool)
-        moved[self.registered[turned]] = True
+        moved[self.registered[changed]] = True
         poses = model.images.poses.copy()
-        poses[moved] = to_colmap(p.rotations[turned], p.centers[turned], near[turned])
+        poses[moved] = to_colmap(p.rotations[changed], p.centers[changed], near[changed])
         keep_rigs = model.has_rigs and self.rigs == "keep"
         return Edits(
             params=params,

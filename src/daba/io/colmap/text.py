@@ -1,7 +1,7 @@
 """Text files of a COLMAP model: read as arrays, rewritten with numbers replaced in their lines.
 
 One line for each camera, 3D point, rig and frame, two for each image; lines with # are comments.
-Places (`at`) are numbers of lines.
+Positions (`at`) are numbers of lines.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def read_cameras(data: bytes) -> Cameras:
             )
         found.append(Camera(number, name, width, height, params))
 
-    places = _each(data, one)
-    return Cameras(found, places)
+    lines_at = _each(data, one)
+    return Cameras(found, lines_at)
 
 
 def read_images(data: bytes) -> Images:
     heads: list[list[float]] = []
     names: list[str] = []
-    places: list[int] = []
+    lines_at: list[int] = []
     rows = [np.empty((0, 3))]
     lines = _split(data)
 
@@ -66,12 +66,12 @@ def read_images(data: bytes) -> Images:
         if lines[at].strip() and not lines[at].startswith("#"):
             _understand(at, lines[at], head)
             _understand(at + 1, lines[at + 1] if at + 1 < len(lines) else "", points)
-            places.append(at)
+            lines_at.append(at)
             at += 1
         at += 1
     table = np.array(heads, np.float64).reshape(-1, 9)
     every = np.concatenate(rows)
-    where = np.array(places, np.int64)
+    where = np.array(lines_at, np.int64)
     return Images(
         ids=table[:, 0].astype(np.int64),
         poses=np.ascontiguousarray(table[:, 1:8]),
@@ -95,7 +95,7 @@ def read_points(data: bytes) -> Points:
             raise ValueError
         tracks.append(len(words) // 2 - 4)
 
-    places = _each(data, one)
+    lines_at = _each(data, one)
     table = np.array(heads, np.float64).reshape(-1, 8)
     return Points(
         ids=table[:, 0].astype(np.int64),
@@ -103,7 +103,7 @@ def read_points(data: bytes) -> Points:
         colours=table[:, 4:7].astype(np.uint8),
         errors=table[:, 7].copy(),
         tracks=np.array(tracks, np.int64),
-        at=places,
+        at=lines_at,
     )
 
 
@@ -146,14 +146,14 @@ def read_frames(data: bytes) -> Frames:
             [(int(sensor), int(image)) for kind, sensor, image in found if kind == "CAMERA"]
         )
 
-    places = _each(data, one)
+    lines_at = _each(data, one)
     table = np.array(heads, np.float64).reshape(-1, 9)
     return Frames(
         table[:, 0].astype(np.int64),
         table[:, 1].astype(np.int64),
         np.ascontiguousarray(table[:, 2:]),
         images,
-        places,
+        lines_at,
     )
 
 

@@ -51,8 +51,8 @@ def explain(path: PathLike) -> DabaError:
             if not reader.line:
                 return DabaError(f"{name}: the file is empty")
             return DabaError(
-                f"{name}: the file ends too early, after line {reader.line}, in {reader.place}; it "
-                "was probably cut short"
+                f"{name}: the file ends too early, after line {reader.line}, in {reader.section}; "
+                "it was probably cut short"
             )
     return DabaError(f"{name}: cannot be read as a Bundler file")
 
@@ -63,7 +63,7 @@ class _Reader:
     def __init__(self, stream: IO[bytes]) -> None:
         self.lines = lines_of(stream)
         self.line = 0
-        self.place = "its first lines"
+        self.section = "its first lines"
 
     def read(self) -> None:
         line = self._next_line().removeprefix(b"\xef\xbb\xbf")
@@ -75,10 +75,10 @@ class _Reader:
         C, P = parse_counts(self._next_line())
         tokens = self._tokens()
         for camera in range(C):
-            self.place = f"camera {camera} of {C}"
+            self.section = f"camera {camera} of {C}"
             self._read_camera(tokens, camera)
         for point in range(P):
-            self.place = f"point {point} of {P}"
+            self.section = f"point {point} of {P}"
             self._read_point(tokens, point, C)
         for token in tokens:
             raise DabaError(

@@ -22,7 +22,7 @@ VERSION = 2
 """2 has constraints; a store without them is written as version 1, which older ones read."""
 
 
-class Counts(NamedTuple):
+class DeviceCounts(NamedTuple):
     """How much a device holds."""
 
     cameras: int
@@ -40,7 +40,7 @@ class Counts(NamedTuple):
 class Part(NamedTuple):
     """One device: how much it holds, and its files."""
 
-    counts: Counts
+    counts: DeviceCounts
     arrays: dict[str, Entry]
 
 
@@ -57,21 +57,21 @@ class Manifest:
     """Of a problem with constraints: name and radius of the loss of each kind of prior."""
 
 
-def schema(counts: Counts, observations: int) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+def schema(counts: DeviceCounts, observations: int) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
     """Type and shape of every array of a device, by the name of its file."""
     cameras, points, intra, inter, outer = counts
-    place, real = np.dtype(np.int32), np.dtype(np.float64)
+    index, real = np.dtype(np.int32), np.dtype(np.float64)
     arrays: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
-        "camera_id": (place, (cameras,)),
-        "point_id": (place, (points,)),
+        "camera_id": (index, (cameras,)),
+        "point_id": (index, (points,)),
         "focal": (real, (cameras,)),
         "cameras": (real, (cameras, CAMERA_RECORD)),
         "points": (real, (points, 3)),
     }
     for kind, count in (("intra", intra), ("inter", inter), ("outer", outer)):
         arrays |= {
-            f"{kind}-camera": (place, (count,)),
-            f"{kind}-point": (place, (count,)),
+            f"{kind}-camera": (index, (count,)),
+            f"{kind}-point": (index, (count,)),
             f"{kind}-u": (real, (count, 2)),
             f"{kind}-weight": (real, (count,)),
         }
@@ -138,7 +138,10 @@ def read_manifest(folder: Path) -> Manifest:
 
 def _from_json(content: dict[str, Any]) -> Manifest:
     parts = [
-        Part(Counts(*(int(part[what]) for what in Counts._fields)), _entries(part["arrays"]))
+        Part(
+            DeviceCounts(*(int(part[what]) for what in DeviceCounts._fields)),
+            _entries(part["arrays"]),
+        )
         for part in content["parts"]
     ]
     if not parts or content["devices"] != len(parts):

@@ -4,7 +4,7 @@
     info-NAME.npy                       arrays of `problem.info`, such as colours
     device-0000/camera_id.npy, …        what `layout.Piece` holds, one file for each array
     device-0000/intra-id.npy            the problem's own number of each observation
-    device-0000/constraint-shared.npy   what is asked beside observations, if anything is
+    device-0000/constraint-shared.npy   the constraints, if there are any
 
 A process opens only the pieces it works on; `Store.load` puts the whole problem together again.
 """
@@ -25,7 +25,7 @@ from daba.io.info import own_errors, split_info
 from daba.io.source import CHUNK
 from daba.io.store.arrays import Entry, open_array, write_arrays
 from daba.io.store.manifest import (
-    Counts,
+    DeviceCounts,
     Manifest,
     Part,
     device_folder,
@@ -35,7 +35,7 @@ from daba.io.store.manifest import (
 )
 from daba.partition.ordering import Extent, Layout, Piece, Records, inverse, lay_out
 from daba.partition.partition import Partition, make_partition
-from daba.partition.statistics import PartitionStatistics, Tally
+from daba.partition.statistics import PartitionStatistics, StatisticsSum
 from daba.problem.constraints import ARRAYS, Constraints, concatenate, from_arrays
 from daba.problem.problem import CAMERA_RECORD, Floats, Ints, Problem
 
@@ -128,7 +128,7 @@ class Store:
         """Of the partition that the store was made with."""
         cameras, points = np.diff(self.extent.camera_ptr), np.diff(self.extent.point_ptr)
         device = np.arange(self.devices, dtype=np.int32)
-        tally = Tally(
+        total = StatisticsSum(
             Partition(np.repeat(device, cameras), np.repeat(device, points), self.devices)
         )
         for a in range(self.devices):
@@ -136,8 +136,8 @@ class Store:
                 camera, point = self.array(a, f"{kind}-camera"), self.array(a, f"{kind}-point")
                 for start in range(0, len(camera), CHUNK):
                     k = slice(start, start + CHUNK)
-                    tally.add(camera[k], point[k])
-        return tally.statistics()
+                    total.add(camera[k], point[k])
+        return total.statistics()
 
     def load(self) -> Problem:
         """The whole problem in its own order, bit for bit the one the store was made from."""
@@ -150,14 +150,14 @@ class Store:
         camera_index = np.full(m.observations, -1, np.int32)
         point_index = np.full(m.observations, -1, np.int32)
         u, weights = np.full((m.observations, 2), np.nan), np.empty(m.observations)
-        asked: list[Constraints | None] = []
+        constraints: list[Constraints | None] = []
         try:
             for device in range(self.devices):
                 piece = self.piece(device)
                 cameras[piece.camera_id] = piece.cameras
                 focal[piece.camera_id] = self.focal(device)
                 points[piece.point_id] = piece.points
-                asked.append(piece.constraints)
+                constraints.append(piece.constraints)
                 for records, id in zip(
                     (piece.intra, piece.inter), self.numbers(device), strict=True
                 ):
@@ -168,9 +168,9 @@ class Store:
                 key: value.copy() if isinstance(value, np.ndarray) else value
                 for key, value in self.info.items()
             }
-            placed = concatenate(asked, self.extent.camera_ptr, self.extent.point_ptr)
+            joined = concatenate(constraints, self.extent.camera_ptr, self.extent.point_ptr)
             order = inverse(camera_order), inverse(point_order)
-            whole = placed and placed.take(*order, (m.cameras, m.points))
+            whole = joined and joined.take(*order, (m.cameras, m.points))
             return Problem(
                 cameras, points, camera_index, point_index, u, weights, focal, m.name, info,
                 own_errors=own_errors(info), **vars(whole or Constraints()),
@@ -250,19 +250,19 @@ def _write_piece(layout: Layout, device: int, folder: Path) -> Part:
     for kind, records in (("intra", piece.intra), ("inter", piece.inter), ("outer", piece.outer)):
         arrays |= {f"{kind}-{what}": array for what, array in records._asdict().items()}
     arrays |= {"intra-id": intra_id, "inter-id": inter_id}
-    counts = Counts(
+    counts = DeviceCounts(
         len(piece.camera_id), len(piece.point_id), len(intra_id), len(inter_id), len(piece.outer.u)
     )
     here = folder / device_folder(device)
     here.mkdir()
-    asked = {} if piece.constraints is None else piece.constraints.to_arrays()
+    constraints = {} if piece.constraints is None else piece.constraints.to_arrays()
     names = schema(counts, layout.extent.observations)
     return Part(
         counts,
         write_arrays(
             here,
             {name: arrays[name] for name in names}
-            | {constraint_file(name): array for name, array in asked.items()},
+            | {constraint_file(name): array for name, array in constraints.items()},
         ),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from daba.tools.bench.measures import reference_run
 from daba.tools.bench.methods import DECENTRALIZED, METHODS
 from daba.tools.bench.paper import published, published_errors
-from daba.tools.bench.results import Results, Run
+from daba.tools.bench.results import BenchRun, Results
 from daba.tools.report.tables import Cell, Entry, Table, number
 
 DIGITS = 6
@@ -59,7 +59,7 @@ def _row(
     return [row]
 
 
-def _run(results: Results, problem: str, method: str, devices: int, loss: str) -> Run | None:
+def _run(results: Results, problem: str, method: str, devices: int, loss: str) -> BenchRun | None:
     return results.get(problem, method, 1 if METHODS[method].centralized else devices, loss)
 
 
@@ -69,7 +69,7 @@ def best_decentralized(found: dict[str, float]) -> str | None:
     return min(some, key=lambda name: found[name], default=None)
 
 
-def is_better(value: float, method: str, yardstick: Run | None) -> bool:
+def is_better(value: float, method: str, yardstick: BenchRun | None) -> bool:
     """Whether a decentralized method did better than the centralized reference."""
     return method in DECENTRALIZED and yardstick is not None and value < yardstick.final
 
@@ -78,14 +78,14 @@ def _paper_row(
     results: Results, problem: str, devices: int, loss: str, shown: list[str]
 ) -> list[list[Entry]]:
     """The paper's own row, where it has this problem."""
-    told = published_errors(results.sizes(problem), loss, devices)
-    if not told:
+    published = published_errors(results.sizes(problem), loss, devices)
+    if not published:
         return []
-    best = best_decentralized(told)
-    row: list[Entry] = [results.label(problem), f"{devices}, paper", number(told["start"], 4)]
+    best = best_decentralized(published)
+    row: list[Entry] = [results.label(problem), f"{devices}, paper", number(published["start"], 4)]
     for name in shown:
-        value = told.get(name)
-        better = name in DECENTRALIZED and value is not None and value < told["ceres"]
+        value = published.get(name)
+        better = name in DECENTRALIZED and value is not None and value < published["ceres"]
         row.append(Cell(number(value, 4), name == best, better, faint=True))
     return [row]
 

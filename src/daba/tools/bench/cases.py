@@ -11,7 +11,7 @@ from typing import Any, Literal
 from daba.core.errors import DabaError
 from daba.core.version import __version__
 from daba.tools.bench.methods import METHODS
-from daba.tools.bench.problems import Source
+from daba.tools.bench.problems import BenchProblem
 
 DEVICES = (4, 8, 16, 32)
 LOSSES = ("trivial", "huber")
@@ -24,9 +24,9 @@ CENTRAL = 40
 PATIENCE = 5.0
 """A limit of time is so much wider for centralized methods."""
 FOOTPRINT = "footprint"
-"""A case that runs nothing: memory and bytes, told from the partition."""
+"""A case that runs nothing: memory and bytes, predicted from the partition."""
 ALL_DEVICES = (1, 2, 4, 8, 16, 32)
-"""For which they are told."""
+"""For which they are predicted."""
 Backend = Literal["cpu", "gpu"]
 
 
@@ -34,7 +34,7 @@ Backend = Literal["cpu", "gpu"]
 class Case:
     """One run."""
 
-    source: Source
+    source: BenchProblem
     method: str
     devices: int = 1
     loss: str = ""
@@ -94,14 +94,14 @@ class Case:
 
     @property
     def cost(self) -> float:
-        """Roughly, in units of its own: only the time left is told by it."""
+        """Roughly, in units of its own: only the time left is estimated by it."""
         if self.method == FOOTPRINT:
             return 2.0 * self.source.size
         return self.iterations * METHODS[self.method].cost * self.source.size
 
 
 def make_cases(
-    sources: Sequence[Source],
+    sources: Sequence[BenchProblem],
     methods: Sequence[str],
     devices: Sequence[int] = DEVICES,
     losses: Sequence[str] = LOSSES,

@@ -57,18 +57,18 @@ def run_ceres(case: Case, problem: Problem) -> dict[str, Any]:
         if "dense" in name and problem.num_cameras > MOST_CAMERAS_FOR_DENSE:
             continue
         limit = min(max(LEAST_LIMIT, PATIENCE * shortest), case.max_seconds or float("inf"))
-        told = call(program, text, [*common, *arguments.split(), *_limit(limit)])
-        agree(told["initial_objective"], problem.objective(make_loss(case.loss, RADIUS)))
-        histories.append({"name": name} | _columns(told["iterations"]))
-        if "solver time" in told["reason"]:
+        answer = call(program, text, [*common, *arguments.split(), *_limit(limit)])
+        agree(answer["initial_objective"], problem.objective(make_loss(case.loss, RADIUS)))
+        histories.append({"name": name} | _columns(answer["iterations"]))
+        if "solver time" in answer["reason"]:
             stopped.append(name)
         else:
-            shortest = min(shortest, told["seconds"])
+            shortest = min(shortest, answer["seconds"])
     return {"histories": histories, "stopped": stopped}
 
 
 def call(program: Path, text: bytes, arguments: list[str]) -> dict[str, Any]:
-    """One run of the program on a BAL file's text, told as it tells it."""
+    """One run of the program on a BAL file's text, in the words it reports it."""
     done = subprocess.run([str(program), "-", *arguments], input=text, capture_output=True)
     if -done.returncode in (signal.SIGINT, signal.SIGTERM):
         raise KeyboardInterrupt  # it was meant for all of us
@@ -78,7 +78,7 @@ def call(program: Path, text: bytes, arguments: list[str]) -> dict[str, Any]:
     try:
         return dict(json.loads(done.stdout))
     except ValueError as error:
-        raise DabaError(f"Ceres has told nothing that can be read: {error}") from error
+        raise DabaError(f"Ceres has reported nothing that can be read: {error}") from error
 
 
 def read_text(path: Path) -> bytes:

@@ -87,10 +87,10 @@ def _reconstruction(pycolmap: Any, problem: Problem, cameras: Floats) -> Any:
     by_point = np.argsort(problem.point_index, kind="stable")
     ptr = np.searchsorted(problem.point_index[by_point], np.arange(problem.num_points + 1))
     images = (problem.camera_index[by_point] + 1).tolist()
-    places = index[by_point].tolist()
+    keys = index[by_point].tolist()
     for j, point in enumerate(problem.points):
         some = slice(ptr[j], ptr[j + 1])
-        elements = list(map(pycolmap.TrackElement, images[some], places[some]))
+        elements = list(map(pycolmap.TrackElement, images[some], keys[some]))
         model.add_point3D_with_id(
             j + 1, pycolmap.Point3D(xyz=point, track=pycolmap.Track(elements))
         )

@@ -8,10 +8,10 @@ from typing import Any
 from daba.core.errors import DabaError
 from daba.partition.partition import Partition
 from daba.problem.problem import Problem
-from daba.runtime.environment import gpu, machine
+from daba.runtime.environment import environment, gpu
 from daba.tools.bench.cases import FOOTPRINT, RADIUS, Case
 from daba.tools.bench.folder import Folder
-from daba.tools.bench.problems import Source
+from daba.tools.bench.problems import BenchProblem
 from daba.tools.bench.results import COLUMNS
 
 
@@ -20,9 +20,9 @@ class Bench:
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
-        self.source: Source | None = None
+        self.source: BenchProblem | None = None
 
-    def take(self, source: Source) -> Problem:
+    def take(self, source: BenchProblem) -> Problem:
         if self.source != source:
             from daba.io.formats import load
 
@@ -37,19 +37,19 @@ class Bench:
         return self.partitions[case.devices]
 
     def run(self, case: Case) -> dict[str, Any]:
-        """What is written of a case: sizes, the machine, and what the method has to tell."""
+        """What is written of a case: sizes, the machine, and what the method reports."""
         problem = self.take(case.source)
         began = time.perf_counter()
-        told = {
+        record = {
             "sizes": {
                 "cameras": problem.num_cameras,
                 "points": problem.num_points,
                 "observations": problem.num_observations,
             },
-            "machine": machine() | gpu(case.backend),
+            "machine": environment() | gpu(case.backend),
             **self._run(case, problem),
         }
-        return told | {"took": time.perf_counter() - began}
+        return record | {"took": time.perf_counter() - began}
 
     def _run(self, case: Case, problem: Problem) -> dict[str, Any]:
         if case.method in ("ceres", "pycolmap") and not problem.plain:
@@ -91,7 +91,7 @@ class Bench:
             **same,
         )
         if result.reason in REASONS.values():
-            raise KeyboardInterrupt  # what was reached is not what was asked for
+            raise KeyboardInterrupt  # what was reached is not the result of the case
         history: dict[str, Any] = {
             name: [getattr(row, name) for row in result.history] for name in COLUMNS
         }

@@ -141,15 +141,15 @@ def resources(results: Results, kind: Kind) -> Any:
     figure, panels = _figure(2 * bands, min(len(some), ACROSS))
     for n, problem in enumerate(some):
         band, column = divmod(n, ACROSS)
-        told = {d: t for d in ALL_DEVICES if (t := results.footprint(problem, d)) is not None}
+        footprints = {d: t for d in ALL_DEVICES if (t := results.footprint(problem, d)) is not None}
         for what, axes in zip(
             ("memory", "bytes"), panels[2 * band : 2 * band + 2, column], strict=True
         ):
             for name in lines:
                 if (what, name) == ("memory", "daba-sweep"):
                     continue  # as without
-                x = [d for d in told if what == "memory" or d > 1]
-                y = [told[d][name][what] / 1e6 for d in x]
+                x = [d for d in footprints if what == "memory" or d > 1]
+                y = [footprints[d][name][what] / 1e6 for d in x]
                 axes.plot(x, y, "o", ls=DASH.get(name, "-"), ms=3.5, lw=1.7, color=COLOUR[name],
                           label=METHODS[name].label)  # fmt: skip
             axes.set_xscale("log", base=2)

@@ -16,8 +16,8 @@ from daba.io.files import open_output, writing_folder
 from daba.partition.partition import Partition, make_partition, partition_from_arrays
 from daba.problem.problem import Problem
 from daba.tools.bench.cases import Case
-from daba.tools.bench.problems import Source
-from daba.tools.bench.results import Results, Run
+from daba.tools.bench.problems import BenchProblem
+from daba.tools.bench.results import BenchRun, Results
 
 
 class Folder:
@@ -26,27 +26,27 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self, case: Case) -> Run | None:
+    def read(self, case: Case) -> BenchRun | None:
         """The result of a case; None if there is none that can be read."""
         try:
             data = json.loads((self.path / case.file).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         settings = case.settings()
-        return Run(settings, data) if data.get("case") == settings else None
+        return BenchRun(settings, data) if data.get("case") == settings else None
 
-    def write(self, case: Case, data: dict[str, Any]) -> Run:
+    def write(self, case: Case, data: dict[str, Any]) -> BenchRun:
         with _writing(self.path / case.file) as out:
             whole = {"case": case.settings(), **data}
             out.write((json.dumps(whole, separators=(",", ":")) + "\n").encode())
-        return Run(case.settings(), data)
+        return BenchRun(case.settings(), data)
 
     def results(self, cases: Iterable[Case]) -> Results:
         """Of all cases that have one; where a case has none, that of the other backend."""
         found = (self.read(case) or self.read(case.elsewhere) for case in cases)
         return Results(run for run in found if run is not None)
 
-    def partition(self, source: Source, devices: int, problem: Problem) -> Partition:
+    def partition(self, source: BenchProblem, devices: int, problem: Problem) -> Partition:
         """Made once: all methods get the same, on whatever machine they run."""
         path = self.path / source.name / f"partition-{devices}-{source.mark}.npz"
         with suppress(OSError, ValueError, KeyError, zipfile.BadZipFile), path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Memory of a device and bytes of an iteration, told from a partition, for every method.
+"""Memory of a device and bytes of an iteration, predicted from a partition, for every method.
 
 Each device is taken to be a process of its own. For ADMM and DR the problem is written with its
 copies, as a problem without inter observations: then what tells DABA's memory tells theirs.
@@ -24,7 +24,7 @@ from daba.solver.linear.factor_memory import with_factors
 ROW: dict[Block, int] = {"cameras": 8 * CAMERA_RECORD, "points": 8 * 3}
 """Bytes of a variable."""
 COPIED: dict[str, Block] = {"admm": "cameras", "dr": "points"}
-TOLD: dict[Block, float] = {
+COPY_BYTES: dict[Block, float] = {
     "cameras": 2 * (ROW["cameras"] + 8 * len(CAMERA_NUMBERS) / RENEWED),
     "points": 2 * ROW["points"],
 }
@@ -37,16 +37,16 @@ def footprint(problem: Problem, partition: Partition) -> dict[str, Any]:
     memory = _memory(problem, partition)
     ghosts = {block: _ghosts(problem, partition, block) for block in ROW}
     once = int(sum(ROW[block] * ghosts[block].sum() for block in ROW))
-    told: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for name, times in (("daba", 1), ("daba-points", 1), ("daba-sweep", 2), ("duba", 1)):
-        told[name] = {"memory": int(memory.max()), "bytes": times * once}
+        found[name] = {"memory": int(memory.max()), "bytes": times * once}
     for name, block in COPIED.items():
         copied = _consensus_memory(problem, partition, block) if partition.devices > 1 else memory
-        told[name] = {
+        found[name] = {
             "memory": int(copied.max()),
-            "bytes": round(TOLD[block] * ghosts[block].sum()),
+            "bytes": round(COPY_BYTES[block] * ghosts[block].sum()),
         }
-    return told
+    return found
 
 
 def _memory(problem: Problem, partition: Partition, copies: bool = False) -> np.ndarray:

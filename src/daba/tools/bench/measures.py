@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from daba.tools.bench.methods import CENTRALIZED, REFERENCES
-from daba.tools.bench.results import Results, Run
+from daba.tools.bench.results import BenchRun, Results
 
 PROFILE_DELTA = 1e-4
 """Δ of the performance profiles (Fig. 3) …"""
@@ -27,12 +27,12 @@ def reference(results: Results, problem: str, loss: str, kind: Kind = "paper") -
     return None if run is None else lowest(run)
 
 
-def reference_run(results: Results, problem: str, loss: str) -> Run | None:
+def reference_run(results: Results, problem: str, loss: str) -> BenchRun | None:
     found = (results.get(problem, method, 1, loss) for method in REFERENCES)
     return next((run for run in found if run is not None), None)
 
 
-def lowest(run: Run) -> float:
+def lowest(run: BenchRun) -> float:
     return min(float(curve.values.min()) for curve in run.curves)
 
 
@@ -41,7 +41,7 @@ def target(F_ref: float, F_init: float, delta: float) -> float:
     return F_ref + delta * (F_init - F_ref)
 
 
-def reached(run: Run, value: float, what: Literal["iterations", "seconds"]) -> float | None:
+def reached(run: BenchRun, value: float, what: Literal["iterations", "seconds"]) -> float | None:
     """When F / K was first at the value or below: the earliest of the run's curves."""
     times = [
         float(getattr(curve, what)[np.argmax(curve.values <= value)])

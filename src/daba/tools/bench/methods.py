@@ -16,7 +16,7 @@ class Method:
     """For `daba.solve`; others have programs of their own."""
     centralized: bool = False
     cost: float = 1.0
-    """Of a run, roughly, relative to DABA: only the time left is told by it."""
+    """Of a run, roughly, relative to DABA: only the time left is estimated by it."""
     rounds: int = 1
     """Exchanges with neighbours in an iteration."""
 

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from daba.tools.bench.methods import METHODS
-from daba.tools.bench.results import Curve, Results, Run
+from daba.tools.bench.results import BenchRun, Curve, Results
 from daba.tools.report.tables import Cell, Entry, Table, number, several
 
 ORDER = ("daba", "admm", "dr")
@@ -31,10 +31,10 @@ class Comparison:
     problem: str
     devices: int
     loss: str
-    runs: tuple[Run, Run, Run]
+    runs: tuple[BenchRun, BenchRun, BenchRun]
 
     @property
-    def broken(self) -> list[tuple[Run, Run]]:
+    def broken(self) -> list[tuple[BenchRun, BenchRun]]:
         """Pairs of neighbours in the order that ended the other way round."""
         pairs = zip(self.runs[:-1], self.runs[1:], strict=True)
         return [(a, b) for a, b in pairs if not a.final < b.final]
@@ -44,7 +44,7 @@ class Comparison:
         None where that is not known, or seconds of a CPU and of a GPU would be compared."""
         if budget == "seconds" and not alike(*self.runs):
             return None
-        least = min(float(spent(run, budget)[-1]) for run in self.runs)
+        least = min(float(budget_used(run, budget)[-1]) for run in self.runs)
         return tuple(value_at(run, budget, least) for run in self.runs) if least > 0 else None
 
     def holds(self, budget: Budget) -> bool:
@@ -52,12 +52,12 @@ class Comparison:
         return found is not None and all(a < b for a, b in pairwise(found))
 
 
-def alike(*runs: Run) -> bool:
+def alike(*runs: BenchRun) -> bool:
     """Whether their seconds can be compared."""
     return len({run.backend for run in runs}) == 1
 
 
-def spent(run: Run, budget: Budget) -> np.ndarray:
+def budget_used(run: BenchRun, budget: Budget) -> np.ndarray:
     """What a run had used by each entry of its curve."""
     curve = run.curves[0]
     if budget == "steps":
@@ -65,9 +65,9 @@ def spent(run: Run, budget: Budget) -> np.ndarray:
     return curve.seconds if budget == "seconds" else curve.iterations
 
 
-def value_at(run: Run, budget: Budget, most: float) -> float:
+def value_at(run: BenchRun, budget: Budget, most: float) -> float:
     """F / K at the last entry within a budget."""
-    at = int(np.searchsorted(spent(run, budget), most, side="right")) - 1
+    at = int(np.searchsorted(budget_used(run, budget), most, side="right")) - 1
     return float(run.curves[0].values[max(at, 0)])
 
 
@@ -87,7 +87,7 @@ def comparisons(results: Results) -> list[Comparison]:
 def order_table(results: Results) -> Table:
     every = comparisons(results)
     mixed = " (– where one ran on a GPU and another did not)"
-    held = {budget: sum(c.holds(budget) for c in every) for budget in get_args(Budget)}
+    kept = {budget: sum(c.holds(budget) for c in every) for budget in get_args(Budget)}
     rows: list[list[Entry]] = [
         [
             results.label(c.problem),
@@ -100,10 +100,10 @@ def order_table(results: Results) -> Table:
     ]
     return Table(
         title="The paper's order: DABA < ADMM < DR",
-        about=f"It holds on **{held['iterations']} of {len(every)}** combinations of problem, "
+        about=f"It holds on **{kept['iterations']} of {len(every)}** combinations of problem, "
         "devices and loss when each method has made all its iterations; on "
-        f"**{held['steps']}** when each has made as many accepted LM steps on a device as the one "
-        f"that made fewest, and on **{held['seconds']}** when each has had the time of the "
+        f"**{kept['steps']}** when each has made as many accepted LM steps on a device as the one "
+        f"that made fewest, and on **{kept['seconds']}** when each has had the time of the "
         f"fastest{mixed * any(not alike(*c.runs) for c in every)}. The last two columns give F / K "
         "then, DABA / ADMM / DR, bold where the order holds.",
         head=[
@@ -146,11 +146,13 @@ def _beside(comparison: Comparison, budget: Budget) -> Cell:
     return Cell(several(number(v, 5) for v in found), bold=comparison.holds(budget))
 
 
-def _why(expected: Run, other: Run) -> str:
+def _why(expected: BenchRun, other: BenchRun) -> str:
     """Why `expected` did not end below `other`, in words, from their curves."""
     a, b = METHODS[expected.method].label, METHODS[other.method].label
     words = [f"{b} ended below {a}: {a} {trend(expected.curves[0])}, {b} {trend(other.curves[0])}"]
-    ours, theirs = (float(spent(run, "steps")[-1]) / max(run.made, 1) for run in (expected, other))
+    ours, theirs = (
+        float(budget_used(run, "steps")[-1]) / max(run.made, 1) for run in (expected, other)
+    )
     if min(ours, theirs) > 0:
         words.append(f"in an iteration {b} made {theirs:.2f} LM steps on a device, {a} {ours:.2f}")
     if alike(expected, other):

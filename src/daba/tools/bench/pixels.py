@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from daba.tools.bench.methods import METHODS
-from daba.tools.bench.results import Results, Run
+from daba.tools.bench.results import BenchRun, Results
 from daba.tools.report.tables import Entry, Table, number, seconds
 
 SHOWN = ("lm", "pycolmap")
@@ -39,7 +39,7 @@ def pixels_table(results: Results, loss: str) -> Table | None:
     )
 
 
-def _cells(run: Run) -> list[str]:
+def _cells(run: BenchRun) -> list[str]:
     took = run.seconds if run.curves else float(run.data["solving"])
     errors = (number(run.data.get(name), 6) for name in ("pixels", "median_pixels"))
     return [*errors, seconds(took)]

@@ -13,11 +13,11 @@ from daba.core.errors import DabaError
 from daba.io.files import split_suffix, writing_folder
 
 SCENES = ("city:100:10000", "orbit:60:6000")
-"""What is solved when nothing is asked for."""
+"""What is solved by default."""
 
 
 @dataclass(frozen=True)
-class Source:
+class BenchProblem:
     """A problem that can be read when its turn comes."""
 
     name: str
@@ -27,11 +27,11 @@ class Source:
 
     @property
     def size(self) -> int:
-        """Bytes, roughly, as text; only the time left is told by it."""
+        """Bytes, roughly, as text; only the time left is estimated by it."""
         return self.path.stat().st_size * (4 if split_suffix(self.path)[1] else 1)
 
 
-def find_problems(given: Iterable[str], folder: Path) -> list[Source]:
+def find_problems(given: Iterable[str], folder: Path) -> list[BenchProblem]:
     """Sources of files and of scenes such as city:100:10000 (scene, cameras, points), which are
     written to `folder` unless they are there."""
     sources = [_source(_scene(text, folder) if ":" in text else Path(text)) for text in given]
@@ -42,11 +42,11 @@ def find_problems(given: Iterable[str], folder: Path) -> list[Source]:
     return sources
 
 
-def _source(path: Path) -> Source:
+def _source(path: Path) -> BenchProblem:
     if not path.is_file():
         raise DabaError(f"cannot read {path}: there is no such file")
     name = path.name.split(".")[0]
-    return Source(name, path, hashlib.sha256(path.read_bytes()).hexdigest()[:16])
+    return BenchProblem(name, path, hashlib.sha256(path.read_bytes()).hexdigest()[:16])
 
 
 def _scene(text: str, folder: Path) -> Path:

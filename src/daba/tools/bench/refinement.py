@@ -6,7 +6,7 @@ from statistics import median
 
 from daba.tools.bench.measures import Kind, reached, reference, target
 from daba.tools.bench.methods import METHODS
-from daba.tools.bench.results import Results, Run
+from daba.tools.bench.results import BenchRun, Results
 from daba.tools.report.tables import Entry, Table, number, seconds, several, size, small
 
 KINDS = ("daba", "daba-points", "daba-sweep")
@@ -38,7 +38,7 @@ def refinement_table(results: Results, loss: str, kind: Kind = "paper") -> Table
     )
 
 
-def _cells(runs: list[Run | None], goal: float, sent: dict[str, dict[str, int]]) -> list[str]:
+def _cells(runs: list[BenchRun | None], goal: float, sent: dict[str, dict[str, int]]) -> list[str]:
     iterations = [None if run is None else reached(run, goal, "iterations") for run in runs]
     took = [None if run is None else reached(run, goal, "seconds") for run in runs]
     rounds = [_times(k, METHODS[name].rounds) for k, name in zip(iterations, KINDS, strict=True)]

@@ -82,8 +82,8 @@ LONG = 16
 def _page(
     results: Results, sections: dict[str, list[Table]], drawn: dict[str, str], kind: Kind
 ) -> str:
-    told = f"<p>{prose(verdict(results))}</p>"
-    parts = [("In short", cards(big_numbers(results, kind)) + told)]
+    summary = f"<p>{prose(verdict(results))}</p>"
+    parts = [("In short", cards(big_numbers(results, kind)) + summary)]
     for heading, tables in sections.items():
         body = "".join(
             figure(drawn[name], CAPTIONS[name])
@@ -99,7 +99,7 @@ def _page(
     lead = (
         f"{problems} problem{'s' * (problems != 1)}, {len(results.names('method'))} methods, "
         f"{_words(results.devices)} devices, {_words(results.losses)} loss: "
-        f"{sum(run.done for run in results.runs)} runs, told as in the paper "
+        f"{sum(run.done for run in results.runs)} runs, reported as in the paper "
         "<em>Decentralization and Acceleration Enables Large-Scale Bundle Adjustment</em>."
     )
     return page(
@@ -111,8 +111,8 @@ def _page(
 
 
 def _markdown(results: Results, sections: dict[str, list[Table]], kind: Kind) -> str:
-    told = "\n".join(f"- **{big}** {text}" for big, text in big_numbers(results, kind))
-    parts = ["# Benchmark", _meta(results, kind), told, verdict(results)]
+    numbers = "\n".join(f"- **{big}** {text}" for big, text in big_numbers(results, kind))
+    parts = ["# Benchmark", _meta(results, kind), numbers, verdict(results)]
     for heading, tables in sections.items():
         if tables:
             parts += [f"## {heading}", *(table.markdown() for table in tables)]
@@ -185,7 +185,7 @@ def methods_table(results: Results) -> Table:
 
 
 def failures_table(results: Results) -> Table:
-    """By reason: one that holds for many runs is told once."""
+    """By reason: one that holds for many runs is reported once."""
     reasons: dict[tuple[str, int, str], list[str]] = {}
     for run in results.failed:
         known = METHODS.get(run.method)

@@ -15,17 +15,17 @@ def resources_table(results: Results) -> Table:
     rows: list[list[Entry]] = []
     for problem in results.problems:
         for devices in ALL_DEVICES:
-            told = results.footprint(problem, devices)
-            if told is None:
+            footprints = results.footprint(problem, devices)
+            if footprints is None:
                 continue
-            plain = told["daba"]
+            plain = footprints["daba"]
             row: list[Entry] = [results.label(problem), str(devices)]
-            row += [size(told[name]["memory"]) for name in ("daba", "admm", "dr")]
-            row += [size(told[name]["bytes"]) for name in SHOWN]
-            ratio = told["admm"]["memory"] / plain["memory"]
+            row += [size(footprints[name]["memory"]) for name in ("daba", "admm", "dr")]
+            row += [size(footprints[name]["bytes"]) for name in SHOWN]
+            ratio = footprints["admm"]["memory"] / plain["memory"]
             row.append(f"{ratio:.2f}")
-            less = told["admm"]["bytes"] < plain["bytes"]
-            share = told["admm"]["bytes"] / plain["bytes"] if plain["bytes"] else None
+            less = footprints["admm"]["bytes"] < plain["bytes"]
+            share = footprints["admm"]["bytes"] / plain["bytes"] if plain["bytes"] else None
             row.append(Cell("–" if share is None else f"{share:.2f}", better=less))
             rows.append(row)
     return Table(
@@ -43,19 +43,19 @@ def resources_table(results: Results) -> Table:
 
 def resource_words(results: Results) -> str:
     """How ADMM compares with DABA, over all problems and devices."""
-    told = [
+    footprints = [
         found
         for problem in results.problems
         for devices in results.devices
         if (found := results.footprint(problem, devices)) is not None
     ]
-    if not told:
+    if not footprints:
         return ""
-    less = sum(t["admm"]["bytes"] < t["daba"]["bytes"] for t in told)
-    ratios = [t["admm"]["memory"] / t["daba"]["memory"] for t in told]
+    less = sum(t["admm"]["bytes"] < t["daba"]["bytes"] for t in footprints)
+    ratios = [t["admm"]["memory"] / t["daba"]["memory"] for t in footprints]
     within = sum(1 / MOST <= r <= MOST for r in ratios)
     return (
-        f"ADMM sends fewer bytes per iteration than DABA on {less} of {len(told)} problem × "
+        f"ADMM sends fewer bytes per iteration than DABA on {less} of {len(footprints)} problem × "
         f"devices; its memory is {min(ratios):.2f} to {max(ratios):.2f} times DABA's, within "
-        f"{MOST}× on {within} of {len(told)}."
+        f"{MOST}× on {within} of {len(footprints)}."
     )

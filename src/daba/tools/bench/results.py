@@ -16,7 +16,7 @@ COLUMNS = ("iteration", "seconds", "mean_objective", "restarts", "lm_steps")
 
 
 @dataclass(frozen=True)
-class Run:
+class BenchRun:
     """The result of one case."""
 
     case: dict[str, Any]
@@ -96,12 +96,12 @@ class Curve:
 class Results:
     """The runs of a list of cases that have a result, found by what they are."""
 
-    def __init__(self, runs: Iterable[Run]) -> None:
+    def __init__(self, runs: Iterable[BenchRun]) -> None:
         self.all = list(runs)
         self.runs = [run for run in self.all if run.method != FOOTPRINT]
         self._by = {(r.problem, r.method, r.devices, r.loss): r for r in self.all}
 
-    def get(self, problem: str, method: str, devices: int, loss: str) -> Run | None:
+    def get(self, problem: str, method: str, devices: int, loss: str) -> BenchRun | None:
         """The run, if it has ended well."""
         run = self._by.get((problem, method, devices, loss))
         return run if run is not None and run.done else None
@@ -132,7 +132,7 @@ class Results:
         return sorted(d for d in self.names("devices") if d > 1)
 
     @property
-    def failed(self) -> list[Run]:
+    def failed(self) -> list[BenchRun]:
         return [run for run in self.all if not run.done]
 
     def sizes(self, problem: str) -> dict[str, Any]:

@@ -41,22 +41,22 @@ def wins(results: Results, kind: Kind, method: str = "daba") -> tuple[int, int]:
 
 def big_numbers(results: Results, kind: Kind) -> list[tuple[str, str]]:
     """(number, what it means), for the top of the page."""
-    told = []
+    cards = []
     every = comparisons(results)
     if every:
-        held = sum(not c.broken for c in every)
+        kept = sum(not c.broken for c in every)
         text = "comparisons of the three methods end in the paper's order, DABA < ADMM < DR"
-        told.append((f"{held} of {len(every)}", text))
+        cards.append((f"{kept} of {len(every)}", text))
     for method, label in (("daba", "DABA as in the paper"), ("daba-sweep", "DABA with sweeps")):
         won, counted = wins(results, kind, method)
         if counted:
             text = f"times {label} is at Δ = {small(PROFILE_DELTA)} before DUBA, ADMM and DR"
-            told.append((f"{won} of {counted}", text))
+            cards.append((f"{won} of {counted}", text))
     found = gains(results, "daba-sweep", 1e-3, kind)
     if found:
         text = "fewer iterations to Δ = 1e-3 with sweeps than with DABA as in the paper (median)"
-        told.append((f"{median(found):.2g}×", text))
-    return told
+        cards.append((f"{median(found):.2g}×", text))
+    return cards
 
 
 def lows(results: Results) -> Counter[str]:

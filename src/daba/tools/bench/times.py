@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from daba.tools.bench.measures import TIME_DELTA, reached, reference, reference_run, target
 from daba.tools.bench.methods import CENTRALIZED, METHODS
 from daba.tools.bench.paper import published
-from daba.tools.bench.results import Results, Run
+from daba.tools.bench.results import BenchRun, Results
 from daba.tools.report.tables import Cell, Entry, Table, number, seconds, several, small
 
 TIMED = ("ceres", "lm", "daba", "daba-points", "daba-sweep", "admm", "dr")
@@ -49,7 +49,7 @@ def times_table(results: Results, loss: str) -> Table:
 
 
 def _cells(
-    runs: Sequence[Run | None], F_delta: float, F_ref: float, base: float | None
+    runs: Sequence[BenchRun | None], F_delta: float, F_ref: float, base: float | None
 ) -> list[Entry]:
     """T_Δ, T_ref and the two ratios, each for all numbers of devices."""
     to_delta, to_ref = (

@@ -1,6 +1,6 @@
-"""The command `daba`: finds the command asked for, runs it, and turns errors into exit codes.
+"""The command `daba`: finds the command, runs it, and turns errors into exit codes.
 
-Each command is a module here with `run(argv) -> exit code`, imported only when it is asked for.
+Each command is a module here with `run(argv) -> exit code`, imported only when it is run.
 
     0  done        2  bad input or an impossible request, said in one line on stderr
     1  a bug       130  interrupted; a solve has written what it reached
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None and (launched_rank() or 0) > 0:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - under MPI rank 0 talks
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - under MPI rank 0 prints
     with warnings.catch_warnings():
         warnings.simplefilter("always", DabaWarning)
         warnings.showwarning = _show_warning

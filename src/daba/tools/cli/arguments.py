@@ -108,7 +108,7 @@ def parse(
         members.append((title.replace(" ", "_"), kind, kind()))
     others = launched_rank()
     quiet: AbstractContextManager[Any] = redirect_stderr(StringIO()) if others else nullcontext()
-    with quiet:  # under MPI rank 0 talks
+    with quiet:  # under MPI rank 0 prints
         filled: Any = tyro.cli(
             make_dataclass("arguments", members, bases=(command,), frozen=True),
             prog=f"daba {command.__name__.lower()}",

@@ -17,13 +17,13 @@ from daba.tools.bench.problems import SCENES, find_problems
 from daba.tools.cli.arguments import Quiet, parse
 
 REDUCED = 40
-"""Iterations of the decentralized methods, unless more are asked for …"""
+"""Iterations of the decentralized methods, unless more are wanted …"""
 SECONDS = 3.0
 """… and the time that a run may then take: some rounds of ADMM and DR are long."""
 
 
 @dataclass(frozen=True)
-class Bench:
+class BenchCommand:
     """Compare methods on problems, as the paper does, and write tables, figures and a report.
 
     Every run leaves a file in the output folder; the same command goes on where it was stopped,
@@ -64,7 +64,7 @@ class Bench:
     """Threads of every method; all by default."""
     backend: Backend = "cpu"
     """gpu runs DABA, DUBA and lm on the GPU, and the others on the CPU. The report takes runs of
-    the other backend where those asked for are missing, and says so."""
+    the other backend where the chosen ones are missing, and says so."""
     reference: Literal["paper", "best"] = "paper"
     """F_ref: paper, the lowest of Ceres (without it, of lm); best, the lowest of all runs."""
     retry: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
@@ -75,7 +75,7 @@ class Bench:
 
 
 def run(argv: list[str]) -> int:
-    command, _ = parse(Bench, argv)
+    command, _ = parse(BenchCommand, argv)
     if command.full and command.iterations is not None:
         raise DabaError("give --full, which is --iterations 1000, or --iterations, but not both")
     if command.backend == "gpu" and not command.report_only and (missing := why_no_gpu()):

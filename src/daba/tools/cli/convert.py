@@ -14,7 +14,7 @@ from daba.tools.cli.outputs import check_problem_target
 
 
 @dataclass(frozen=True)
-class Convert:
+class ConvertCommand:
     """Read a problem in one format and write it in another; suffixes say which.
 
     BAL and Bundler are written in the standard forward model, which every other tool reads; .npz
@@ -46,7 +46,7 @@ class Convert:
 
 
 def run(argv: list[str]) -> int:
-    command, _ = parse(Convert, argv)
+    command, _ = parse(ConvertCommand, argv)
     fit = (_to_store if _is_store(command) else _to_file)(command)
     if not command.quiet:
         print(f"{command.input} -> {command.output}")
@@ -55,7 +55,7 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def _is_store(command: Convert) -> bool:
+def _is_store(command: ConvertCommand) -> bool:
     from daba.io.files import split_suffix
     from daba.io.formats import FORMATS
 
@@ -68,7 +68,7 @@ def _is_store(command: Convert) -> bool:
     return command.devices is not None or suffix == ".daba"
 
 
-def _to_file(command: Convert) -> dict[str, float] | None:
+def _to_file(command: ConvertCommand) -> dict[str, float] | None:
     """Convert, and give the residual of the intrinsics' fit, if there was one."""
     from daba.io.formats import load, save
 
@@ -78,7 +78,7 @@ def _to_file(command: Convert) -> dict[str, float] | None:
     return problem.info.get("intrinsics_fit")
 
 
-def _to_store(command: Convert) -> dict[str, float] | None:
+def _to_store(command: ConvertCommand) -> dict[str, float] | None:
     from daba.io.store.store import Store
     from daba.io.store.streaming import partition_to_store
 

@@ -18,7 +18,7 @@ from daba.tools.progress import LIVE, PLAIN
 
 
 @dataclass(frozen=True)
-class Download:
+class DownloadCommand:
     """Fetch problems of Bundle Adjustment in the Large, and print where they are.
 
     A file that is there already is not fetched again, an interrupted download goes on where it
@@ -49,7 +49,7 @@ class Download:
 
 
 def run(argv: list[str]) -> int:
-    command, _ = parse(Download, argv)
+    command, _ = parse(DownloadCommand, argv)
     if command.show and command.names:
         raise DabaError("give names to download, or --list, but not both")
     if command.show:
@@ -72,7 +72,7 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def _list(command: Download) -> None:
+def _list(command: DownloadCommand) -> None:
     folder = cache_folder() if command.output is None else command.output
     if command.json:
         print(to_json([_entry(dataset, folder) for dataset in DATASETS]))

@@ -8,13 +8,13 @@ from typing import Annotated
 
 import tyro
 
-from daba.problem.diagnostics import Distribution, Report, inspect
+from daba.problem.diagnostics import Diagnostics, Distribution, inspect
 from daba.tools.cli.arguments import Intrinsics, Json, Rigs, parse
 from daba.tools.cli.console import make_console, numbers_table, pairs_table, to_json
 
 
 @dataclass(frozen=True)
-class Info:
+class InfoCommand:
     """Count, measure and check a problem.
 
     Shows its size, how long tracks are and how much each camera sees, both error metrics (F / K
@@ -35,7 +35,7 @@ class Info:
 
 
 def run(argv: list[str]) -> int:
-    command, _ = parse(Info, argv)
+    command, _ = parse(InfoCommand, argv)
     from daba.io.formats import load
 
     problem = load(command.input, command.intrinsics, rigs=command.rigs)
@@ -64,7 +64,7 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def _rows(report: Report, fit: dict[str, float] | None) -> list[tuple[str, str]]:
+def _rows(report: Diagnostics, fit: dict[str, float] | None) -> list[tuple[str, str]]:
     error = report.pixel_error
     rows = [
         ("problem", report.name),

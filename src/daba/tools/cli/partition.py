@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import tyro
 
 from daba.core.errors import DabaError
-from daba.io.constraint_options import Asked, constrain
+from daba.io.constraint_options import ConstraintOptions, constrain
 from daba.io.store.store import Store, write_store
 from daba.partition.ordering import Layout, lay_out
 from daba.partition.partition import make_partition
@@ -20,7 +20,7 @@ from daba.tools.cli.console import make_console, numbers_table, pairs_table, to_
 
 
 @dataclass(frozen=True)
-class Partition:
+class PartitionCommand:
     """Show how a problem would be shared between devices, or share it out into a store.
 
     For each device its cameras, points, observations (its own and those shared with a
@@ -51,10 +51,9 @@ class Partition:
 
 
 def run(argv: list[str]) -> int:
-    command, values = parse(
-        Partition, argv, flags_of(Asked), {"constraints": tuple(flags_of(Asked))}
-    )
-    shared = _share(command, Asked(**values))
+    flags = flags_of(ConstraintOptions)
+    command, values = parse(PartitionCommand, argv, flags, {"constraints": tuple(flags)})
+    shared = _share(command, ConstraintOptions(**values))
     s = shared.statistics
     if command.json:
         print(to_json({"problem": shared.name} | s.to_dict()))
@@ -80,7 +79,7 @@ class _Shared(NamedTuple):
     statistics: PartitionStatistics
 
 
-def _share(command: Partition, asked: Asked) -> _Shared:
+def _share(command: PartitionCommand, constraints: ConstraintOptions) -> _Shared:
     """Write a store, look at one, or only see how the problem would be shared."""
     from daba.io.folders import is_store
     from daba.io.formats import load
@@ -89,8 +88,8 @@ def _share(command: Partition, asked: Asked) -> _Shared:
     devices = store.devices if store and command.devices is None else command.devices
     if devices is None:
         raise DabaError(f"{command.input}: say for how many devices with --devices S")
-    if command.output is not None and not asked.nothing:
-        problem = constrain(load(command.input, command.intrinsics), asked)
+    if command.output is not None and not constraints.nothing:
+        problem = constrain(load(command.input, command.intrinsics), constraints)
         partition = make_partition(problem, devices, command.seed)
         write_store(lay_out(problem, partition), command.output)
         return _whole(Store(command.output), statistics(problem, partition))

@@ -14,7 +14,7 @@ from daba.tools.cli.arguments import Quiet, parse
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportCommand:
     """Make one HTML page of what daba solve --history has written.
 
     The page shows the problem and how it was shared, convergence, restarts, communication and
@@ -44,7 +44,7 @@ class Report:
 
 
 def run(argv: list[str]) -> int:
-    command, _ = parse(Report, argv)
+    command, _ = parse(ReportCommand, argv)
     if not command.runs:
         raise DabaError("nothing to report: give one or more histories of daba solve --history")
     if command.names and len(command.names) != len(command.runs):

@@ -1,4 +1,4 @@
-"""`daba solve`: read, solve with live progress, write what was asked for."""
+"""`daba solve`: read, solve with live progress, write the outputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tyro
 from daba.core.errors import DabaError
 from daba.core.losses import LOSSES, make_loss
 from daba.core.options import Options
-from daba.io.constraint_options import Asked, constrain
+from daba.io.constraint_options import ConstraintOptions, constrain
 from daba.io.store.store import Store
 from daba.runtime.checkpoint import Checkpoints
 from daba.runtime.signals import REASONS
@@ -58,12 +58,12 @@ LOSS_FLAGS = (
 
 
 @dataclass(frozen=True)
-class Solve:
+class SolveCommand:
     """Solve a bundle adjustment problem and write the solution.
 
     With --devices S the problem is shared by S devices that only exchange what lies on their
     boundary; with one device it is solved by Levenberg–Marquardt. Ctrl-C stops early and still
-    writes everything asked for. Under mpiexec the devices are dealt to the processes; of a store
+    writes every output. Under mpiexec the devices are assigned to the processes; of a store
     (see daba partition --output) each process reads only its own part.
 
     examples:
@@ -120,8 +120,9 @@ class Solve:
 
 
 def run(argv: list[str]) -> int:
-    command, values = parse(Solve, argv, solve_flags() | flags_of(Asked), GROUPS)
-    asked = Asked(**{name: values.pop(name) for name in flags_of(Asked)})
+    flags = flags_of(ConstraintOptions)
+    command, values = parse(SolveCommand, argv, solve_flags() | flags, GROUPS)
+    constraints = ConstraintOptions(**{name: values.pop(name) for name in flags})
     options = make_options(values)
     checkpoints = _checkpoints(command)
     _check_outputs(command)
@@ -134,32 +135,32 @@ def run(argv: list[str]) -> int:
     from daba.tools.progress import Progress
 
     comm = communicator()
-    talks = comm.rank == 0
+    first = comm.rank == 0
     problem: Problem | Store | None = None
     if is_store(command.input):
         problem = Store(command.input)
         options = options_for(problem, options)
-        if not asked.nothing:
+        if not constraints.nothing:
             raise DabaError(
                 f"{command.input} is a store, which holds its constraints: give --fix, "
                 "--share-intrinsics and priors to daba partition when it is written"
             )
-    elif talks:
+    elif first:
         from daba.io.formats import load
 
         read = load(command.input, command.intrinsics, rigs=command.rigs)
-        problem = constrain(read, asked)
+        problem = constrain(read, constraints)
         _check_shared(command, problem)
         if not options.centralized and options.devices > problem.num_cameras:
             make_partition(problem, options.devices)  # says why not, before anything is compiled
     port = command.view_port if command.view else None
-    recorder = make_recorder(command.record, port, problem, talks, command.quiet)
-    console = _announced(problem) if talks and not command.quiet else None
+    recorder = make_recorder(command.record, port, problem, first, command.quiet)
+    console = _announced(problem) if first and not command.quiet else None
     with Progress(console, options.most_iterations, options.max_seconds) as progress:
         result = solve(
             problem,
             options,
-            callback=progress if talks else None,
+            callback=progress if first else None,
             comm=comm,
             checkpoints=checkpoints,
             log=command.log,
@@ -177,7 +178,7 @@ def run(argv: list[str]) -> int:
     return EXIT_CODES.get(result.reason, 0)
 
 
-def _checkpoints(command: Solve) -> Checkpoints | None:
+def _checkpoints(command: SolveCommand) -> Checkpoints | None:
     """`--checkpoint`, `--checkpoint-every` and `--resume`, understood."""
     every: int | None = None
     minutes: float | None = None
@@ -198,7 +199,7 @@ def _checkpoints(command: Solve) -> Checkpoints | None:
 
 
 def _announced(problem: Problem | Store | None) -> Console | None:
-    """A console on which the problem and its oddities are told; None if nobody listens."""
+    """A console on which the problem and its diagnostics are printed; None if nobody reads it."""
     from daba.problem.diagnostics import inspect
 
     console = make_console()
@@ -235,7 +236,7 @@ def make_options(values: dict[str, Any]) -> Options:
     return Options(**values, loss=loss)
 
 
-def _check_outputs(command: Solve) -> None:
+def _check_outputs(command: SolveCommand) -> None:
     """Refuse what cannot be written now rather than after an hour."""
     from daba.io.files import file_target, folder_target
     from daba.runtime.recording import check_folder
@@ -261,7 +262,7 @@ def _check_outputs(command: Solve) -> None:
             raise DabaError(f"{path} is to be written twice; give every file a name of its own")
 
 
-def _check_shared(command: Solve, problem: Problem) -> None:
+def _check_shared(command: SolveCommand, problem: Problem) -> None:
     """Images that have one camera in a COLMAP model cannot be written there with several."""
     from daba.io.formats import target_format
 
@@ -275,7 +276,9 @@ def _check_shared(command: Solve, problem: Problem) -> None:
             )
 
 
-def _write(command: Solve, result: Result, comm: Communicator) -> tuple[list[Path], list[str]]:
+def _write(
+    command: SolveCommand, result: Result, comm: Communicator
+) -> tuple[list[Path], list[str]]:
     """Write every file that can be written; returns those, and what went wrong with others. All
     processes write a store; rank 0 writes the rest, and gathers the solution for that."""
     from daba.io.files import open_output
@@ -311,8 +314,8 @@ def _write(command: Solve, result: Result, comm: Communicator) -> tuple[list[Pat
     whole = gather(result, comm) if files else None
     for path in files if comm.rank == 0 else ():
         attempt(path, lambda path: _save(command, cast("Problem", whole), path))
-    told = command.history is not None or command.report is not None
-    recorded = record(result, comm) if told else None
+    wanted = command.history is not None or command.report is not None
+    recorded = record(result, comm) if wanted else None
     if comm.rank == 0:
         attempt(command.history, write_history)
         attempt(command.report, write_page)
@@ -320,7 +323,7 @@ def _write(command: Solve, result: Result, comm: Communicator) -> tuple[list[Pat
     return written, errors if comm.rank == 0 else []
 
 
-def _save(command: Solve, solution: Problem, path: Path) -> None:
+def _save(command: SolveCommand, solution: Problem, path: Path) -> None:
     from daba.io.formats import save
 
     save(solution, path, kind=command.kind, overwrite=command.overwrite)

@@ -20,7 +20,7 @@ GROUPS = {
 
 
 @dataclass(frozen=True)
-class Synth:
+class SynthCommand:
     """Make a synthetic scene with known truth, and write the perturbed start to solve it from.
 
     examples:
@@ -37,7 +37,7 @@ class Synth:
 
 
 def run(argv: list[str]) -> int:
-    command, values = parse(Synth, argv, flags_of(SceneOptions), GROUPS)
+    command, values = parse(SynthCommand, argv, flags_of(SceneOptions), GROUPS)
     options = SceneOptions(**values).validated()
     from daba.io.formats import save
     from daba.tools.synthetic import generate

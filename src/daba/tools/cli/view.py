@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class View:
+class ViewCommand:
     """Look at a problem, at a problem and its solution, or at a recorded solve, in the browser.
 
     Points and cameras, coloured by image, by pixel error or by device; a click on a camera shows
@@ -49,7 +49,7 @@ class View:
 
 
 def run(argv: list[str]) -> int:
-    command, _ = parse(View, argv)
+    command, _ = parse(ViewCommand, argv)
     from daba.tools.viewer import serve
 
     serve.import_viser()
@@ -63,7 +63,7 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def _subject(command: View) -> Subject:
+def _subject(command: ViewCommand) -> Subject:
     from daba.io.folders import is_store
     from daba.io.formats import load
     from daba.io.store.store import Store

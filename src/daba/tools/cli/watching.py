@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make_recorder(
-    record: Path | None, port: int | None, problem: Problem | Store | None, talks: bool, quiet: bool
+    record: Path | None, port: int | None, problem: Problem | Store | None, first: bool, quiet: bool
 ) -> Recorder | None:
     """None if nobody wants to see; every process takes part, and rank 0 writes and shows.
 
@@ -22,7 +22,7 @@ def make_recorder(
     """
     if record is None and port is None:
         return None
-    if not talks:
+    if not first:
         return Recorder()
     watchers: list[LiveView] = []
     if port is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from daba.problem.problem import Floats
 from daba.tools.plotting import COLOURS, FAINT, INK, few_ticks
 from daba.tools.report.drawing import draw, plain_ticks
-from daba.tools.report.runs import Errors, Run, alike
+from daba.tools.report.runs import ErrorCounts, RecordedRun, alike
 
 WIDE, HIGH = 4.4, 2.75
 """Inches of a panel."""
@@ -24,7 +24,7 @@ def colour(number: int) -> str:
     return COLOURS[number % len(COLOURS)]
 
 
-def curves(runs: list[Run], column: str, over: str, title: str) -> str:
+def curves(runs: list[RecordedRun], column: str, over: str, title: str) -> str:
     """A column of the history against iterations or seconds."""
 
     def make(axes: Any) -> None:
@@ -47,7 +47,7 @@ def curves(runs: list[Run], column: str, over: str, title: str) -> str:
     return draw(make, WIDE, HIGH)
 
 
-def gaps(runs: list[Run], over: str, title: str) -> str:
+def gaps(runs: list[RecordedRun], over: str, title: str) -> str:
     """F / K above the lowest value that any run of the same problem and loss has reached."""
 
     def make(axes: Any) -> None:
@@ -70,7 +70,7 @@ def gaps(runs: list[Run], over: str, title: str) -> str:
     return draw(make, WIDE, HIGH)
 
 
-def counted(runs: list[Run], column: str, title: str, summed: bool = False) -> str:
+def counted(runs: list[RecordedRun], column: str, title: str, summed: bool = False) -> str:
     """What was counted in each iteration, or since the start."""
 
     def make(axes: Any) -> None:
@@ -89,7 +89,7 @@ def counted(runs: list[Run], column: str, title: str, summed: bool = False) -> s
     return draw(make, WIDE, HIGH)
 
 
-def seen_from_above(run: Run, wide: float = WIDE) -> str:
+def seen_from_above(run: RecordedRun, wide: float = WIDE) -> str:
     """Cameras and points of a run, each in the colour of its device."""
     o = run.overview
     assert o is not None
@@ -113,7 +113,7 @@ def seen_from_above(run: Run, wide: float = WIDE) -> str:
     return draw(make, wide, high)
 
 
-def histogram(run: Run, number: int) -> str:
+def histogram(run: RecordedRun, number: int) -> str:
     """Pixel errors at the start and at the solution."""
     o = run.overview
     assert o is not None
@@ -139,7 +139,7 @@ def histogram(run: Run, number: int) -> str:
     return draw(make, WIDE, HIGH)
 
 
-def times(run: Run) -> str:
+def times(run: RecordedRun) -> str:
     """How each process spent its time."""
     some = run.processes
     height = float(np.clip(0.28 * len(some) + 0.9, 1.3, 7.0))
@@ -175,7 +175,7 @@ def _line(number: int, points: int) -> dict[str, Any]:
     return {"color": colour(number), "linewidth": 1.7, "solid_capstyle": "round", **marker}
 
 
-def _over(axes: Any, runs: list[Run], over: str) -> None:
+def _over(axes: Any, runs: list[RecordedRun], over: str) -> None:
     most = max(run.history[over][-1] for run in runs)
     if over == "iteration" and most > 150:
         axes.set_xscale("symlog", linthresh=10, linscale=1.0)
@@ -193,7 +193,7 @@ def _whole_numbers() -> Any:
     return MaxNLocator(nbins=6, integer=True)
 
 
-def _range(*errors: Errors) -> tuple[int, int]:
+def _range(*errors: ErrorCounts) -> tuple[int, int]:
     """First and last bin in which there is anything to see."""
     seen = np.flatnonzero(
         np.max([e.counts / max(e.counts.sum(), 1) for e in errors], axis=0) > 2e-4

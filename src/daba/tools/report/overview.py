@@ -18,8 +18,8 @@ from daba.io.image_list import image_name
 from daba.partition.partition import Partition
 from daba.problem.intrinsics import pixel_errors
 from daba.problem.problem import Floats, Ints, Problem
-from daba.runtime.environment import machine
-from daba.tools.orientation import Frame, reach
+from daba.runtime.environment import environment
+from daba.tools.orientation import Frame, bounds
 
 if TYPE_CHECKING:
     from daba.io.store.store import Store
@@ -29,7 +29,7 @@ EDGES = np.round(np.logspace(-2, 3, 51), 6)
 """Pixel errors at which one bin of the histogram ends and the next begins; there is one more before
 them, from zero, and one after them, without end."""
 WORST = 12
-"""Cameras told by number."""
+"""Cameras listed by number."""
 MAP_CAMERAS, MAP_POINTS = 1500, 6000
 """Most that a map shows."""
 
@@ -56,7 +56,7 @@ def overview(result: Result, comm: Communicator) -> dict[str, Any] | None:
         parts = [_Part.of(source, result.problem, partition, numbers, source.num_points)]
     if comm.rank != 0:
         return None
-    return _together(parts, info) | {"machine": machine()}
+    return _merged(parts, info) | {"machine": environment()}
 
 
 def _one_device(problem: Problem) -> Partition:
@@ -153,10 +153,10 @@ def _part_of_store(store: Store, result: Result, comm: Communicator) -> _Part:
 
     first, extent = mine[0], store.extent
     own_points = np.arange(extent.point_ptr[first], extent.point_ptr[mine[-1] + 1])
-    places = np.concatenate([own_points, shard.ghost_points])
+    indices = np.concatenate([own_points, shard.ghost_points])
     owners = Partition(
         np.repeat(mine, np.diff(extent.camera_ptr)[mine]).astype(np.int32),
-        (np.searchsorted(extent.point_ptr, places, side="right") - 1).astype(np.int32),
+        (np.searchsorted(extent.point_ptr, indices, side="right") - 1).astype(np.int32),
         extent.devices,
     )
     numbers = np.concatenate([store.array(device, "camera_id") for device in mine])
@@ -200,7 +200,7 @@ def _worst(
     ]
 
 
-def _together(parts: list[_Part], info: dict[str, Any]) -> dict[str, Any]:
+def _merged(parts: list[_Part], info: dict[str, Any]) -> dict[str, Any]:
     devices, counts, sums = (
         sum(getattr(part, name) for part in parts) for name in ("devices", "counts", "sums")
     )
@@ -236,7 +236,7 @@ def _map(parts: list[_Part], sign: float) -> dict[str, Any]:
     centers = sign * cameras[:, 9:12]
     axes = Frame.of(sign * cameras[:, :9].reshape(-1, 3, 3), centers).from_above
     flat = [centers @ axes.T, sign * points @ axes.T]
-    low, high = reach(flat[1], flat[0], outside=3, room=0.06)  # a few far points must not rule
+    low, high = bounds(flat[1], flat[0], outside=3, room=0.06)  # a few far points must not rule
     size = high - low
     packed = [
         _pack((xy - low) / size, device)
@@ -252,6 +252,6 @@ def _pack(share: Floats, device: Ints) -> str:
 
 
 def unpack(text: str) -> tuple[Floats, Ints]:
-    """Places in the unit square, and devices, of what `overview` put into a map."""
+    """Positions in the unit square, and devices, of what `overview` put into a map."""
     rows = np.frombuffer(base64.b64decode(text, validate=True), "<u2").reshape(-1, 3)
     return rows[:, :2] / 65535.0, rows[:, 2].astype(np.int32)

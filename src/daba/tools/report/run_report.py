@@ -22,7 +22,7 @@ from daba.tools.report.run_tables import (
     versions_table,
     worst_table,
 )
-from daba.tools.report.runs import Run, make_runs
+from daba.tools.report.runs import RecordedRun, make_runs
 from daba.tools.report.tables import plain, seconds, size
 
 UNKNOWN = "Not recorded in {}: write the history with `daba solve --history`."
@@ -43,7 +43,7 @@ def write_report(
         out.write(text.encode())
 
 
-def report_page(runs: list[Run]) -> str:
+def report_page(runs: list[RecordedRun]) -> str:
     several = len(runs) > 1
     legend = key([(run.name, figures.colour(n)) for n, run in enumerate(runs)]) if several else ""
     sections = [
@@ -61,7 +61,7 @@ def report_page(runs: list[Run]) -> str:
     return page(title, _lead(runs), f"Made by daba {html.escape(__version__)}.", sections)
 
 
-def _lead(runs: list[Run]) -> str:
+def _lead(runs: list[RecordedRun]) -> str:
     if len(runs) > 1:
         return f"{len(runs)} runs side by side: {html.escape('; '.join(r.name for r in runs))}."
     run = runs[0]
@@ -71,7 +71,7 @@ def _lead(runs: list[Run]) -> str:
     return html.escape(f"{words}, solved by {run.method} on {how}.")
 
 
-def _short(runs: list[Run]) -> str:
+def _short(runs: list[RecordedRun]) -> str:
     shown = ""
     if len(runs) == 1:
         run = runs[0]
@@ -92,7 +92,7 @@ def _short(runs: list[Run]) -> str:
     return shown + runs_table(runs).html() + stopped
 
 
-def _partition(runs: list[Run]) -> str:
+def _partition(runs: list[RecordedRun]) -> str:
     parts = [problems_table(runs).html()]
     known = [run for run in runs if run.overview is not None]
     if known:
@@ -111,12 +111,12 @@ def _partition(runs: list[Run]) -> str:
     return "".join(parts) + _unknown(runs)
 
 
-def _map_caption(run: Run) -> str:
+def _map_caption(run: RecordedRun) -> str:
     share = f", {100 * run.problem['inter_share']:.1f} % between devices" * (run.devices > 1)
     return f"**{run.name}**{share}"
 
 
-def _convergence(runs: list[Run]) -> str:
+def _convergence(runs: list[RecordedRun]) -> str:
     shown = []
     for over in ("iteration", "seconds"):
         shown += [
@@ -132,7 +132,7 @@ def _convergence(runs: list[Run]) -> str:
     )
 
 
-def _work(runs: list[Run]) -> str:
+def _work(runs: list[RecordedRun]) -> str:
     shown, none = [], []
     for column, title, summed in (
         ("restarts", "restarts so far", True),
@@ -145,13 +145,14 @@ def _work(runs: list[Run]) -> str:
             none.append({"restarts": "restarts", "pcg_iterations": "PCG iterations"}.get(
                 column, "steps that had to be tried again"))  # fmt: skip
     words = "; ".join(f"{run.name}: {run.linear_solver}" for run in runs)
-    told = f" There were no {', and no '.join(none)}." if none else ""
+    absent = f" There were no {', and no '.join(none)}." if none else ""
     return (panels(shown) if shown else "") + caption(
-        f"Summed over devices. Linear solver: {words}. A direct one makes no PCG iterations.{told}"
+        f"Summed over devices. Linear solver: {words}. A direct one makes no PCG iterations."
+        f"{absent}"
     )
 
 
-def _processes(runs: list[Run]) -> str:
+def _processes(runs: list[RecordedRun]) -> str:
     several = [run for run in runs if len(run.processes) > 1]
     shown = [(figures.times(run), f"**{run.name}**") for run in several]
     if any(run.total("bytes_sent") for run in runs):
@@ -166,7 +167,7 @@ def _processes(runs: list[Run]) -> str:
     return "".join(parts)
 
 
-def _errors(runs: list[Run]) -> str:
+def _errors(runs: list[RecordedRun]) -> str:
     shown = [
         (figures.histogram(run, n), f"**{run.name}**" if len(runs) > 1 else "")
         for n, run in enumerate(runs)
@@ -176,7 +177,7 @@ def _errors(runs: list[Run]) -> str:
     return (panels(shown) + table.html() if shown else "") + _unknown(runs)
 
 
-def _worst(runs: list[Run]) -> str:
+def _worst(runs: list[RecordedRun]) -> str:
     known = [run for run in runs if run.overview is not None]
     tables = "".join(f"<div>{worst_table(run).html()}</div>" for run in known)
     about = "Cameras with the largest mean pixel error at the solution."
@@ -185,7 +186,7 @@ def _worst(runs: list[Run]) -> str:
     )
 
 
-def _options(runs: list[Run]) -> str:
+def _options(runs: list[RecordedRun]) -> str:
     changed = "".join(
         caption(f"**{run.name}**, other than by default: {changed_options(run)}") for run in runs
     )
@@ -193,6 +194,6 @@ def _options(runs: list[Run]) -> str:
     return changed + folded(table.title, table.html()) + versions_table(runs).html()
 
 
-def _unknown(runs: list[Run]) -> str:
+def _unknown(runs: list[RecordedRun]) -> str:
     names = [run.name for run in runs if run.overview is None]
     return caption(UNKNOWN.format("; ".join(names))) if names else ""

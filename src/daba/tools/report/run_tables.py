@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from daba.core.options import Options
-from daba.tools.report.runs import Run, alike
+from daba.tools.report.runs import RecordedRun, alike
 from daba.tools.report.tables import Cell, Entry, Table, plain, seconds, size
 
 ALL = 32
-"""Devices or processes told one by one; of more, the ends of the range."""
+"""Devices or processes listed one by one; of more, the ends of the range."""
 
 
-def problems_table(runs: list[Run]) -> Table:
+def problems_table(runs: list[RecordedRun]) -> Table:
     """Each problem once."""
     rows: dict[tuple[Any, ...], list[str]] = {}
     for run in runs:
@@ -23,15 +23,15 @@ def problems_table(runs: list[Run]) -> Table:
             run.name
         )
     head = ["problem", "cameras", "points", "observations", "per point", "per camera"]
-    told: list[list[Entry]] = []
+    shown: list[list[Entry]] = []
     for (name, cameras, points, observations), names in rows.items():
         row: list[Entry] = [name, *(f"{n:,}" for n in (cameras, points, observations))]
         row += [f"{observations / max(n, 1):,.1f}" for n in (points, cameras)]
-        told.append([*row, Cell(", ".join(names), prose=True)] if len(rows) > 1 else row)
-    return Table("", "", [*head, "runs"] if len(rows) > 1 else head, told)
+        shown.append([*row, Cell(", ".join(names), prose=True)] if len(rows) > 1 else row)
+    return Table("", "", [*head, "runs"] if len(rows) > 1 else head, shown)
 
 
-def runs_table(runs: list[Run]) -> Table:
+def runs_table(runs: list[RecordedRun]) -> Table:
     """What came out, one run in a row."""
     rows: list[list[Entry]] = []
     for run in runs:
@@ -56,7 +56,7 @@ def runs_table(runs: list[Run]) -> Table:
     return Table("", about, head, rows)
 
 
-def devices_table(run: Run) -> Table:
+def devices_table(run: RecordedRun) -> Table:
     assert run.overview is not None
     d = run.overview.devices
     rows: list[list[Entry]] = []
@@ -77,7 +77,7 @@ def _mean(values: list[int]) -> float:
     return sum(values) / len(values)
 
 
-def processes_table(run: Run) -> Table:
+def processes_table(run: RecordedRun) -> Table:
     made = max(run.made, 1)
     rows: list[list[Entry]] = [
         [str(p.rank), str(p.devices), seconds(p.computing), seconds(p.waiting),
@@ -89,7 +89,7 @@ def processes_table(run: Run) -> Table:
     return Table(f"Processes: {run.name}", "", head, rows)
 
 
-def errors_table(runs: list[Run]) -> Table:
+def errors_table(runs: list[RecordedRun]) -> Table:
     rows: list[list[Entry]] = []
     for run in runs:
         if run.overview is not None:
@@ -104,7 +104,7 @@ def _pixels(value: float) -> str:
     return plain(value) if math.isfinite(value) else "–"
 
 
-def worst_table(run: Run) -> Table:
+def worst_table(run: RecordedRun) -> Table:
     assert run.overview is not None
     named = any(camera["image"] for camera in run.overview.worst)
     rows: list[list[Entry]] = []
@@ -118,7 +118,7 @@ def worst_table(run: Run) -> Table:
     return Table(run.name, "", head, rows)
 
 
-def options_table(runs: list[Run]) -> Table:
+def options_table(runs: list[RecordedRun]) -> Table:
     """All options; what is not the default is bold."""
     default = Options().to_dict()
     names = list(dict.fromkeys(name for run in runs for name in run.options))
@@ -133,7 +133,7 @@ def options_table(runs: list[Run]) -> Table:
     return Table("All options", about, ["option", *(run.name for run in runs)], rows)
 
 
-def changed_options(run: Run) -> str:
+def changed_options(run: RecordedRun) -> str:
     """Those that are not the default, in one line."""
     default = Options().to_dict()
     changed = {k: v for k, v in run.options.items() if k in default and v != default[k]}
@@ -148,7 +148,7 @@ def _word(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def versions_table(runs: list[Run]) -> Table:
+def versions_table(runs: list[RecordedRun]) -> Table:
     known: list[tuple[str, Mapping[str, Any]]] = [
         (run.name, {"daba": run.version, **(run.overview.machine if run.overview else {})})
         for run in runs

@@ -38,7 +38,7 @@ class Process(NamedTuple):
     """Bytes, at most."""
 
 
-class Errors(NamedTuple):
+class ErrorCounts(NamedTuple):
     """Pixel errors at one time."""
 
     mean: float
@@ -52,8 +52,8 @@ class Overview:
 
     devices: dict[str, list[int]]
     edges: Floats
-    start: Errors
-    solution: Errors
+    start: ErrorCounts
+    solution: ErrorCounts
     worst: list[dict[str, Any]]
     size: Floats
     """Width and height of the map, in the scene's units."""
@@ -63,7 +63,7 @@ class Overview:
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """One solve."""
 
     name: str
@@ -102,7 +102,7 @@ class Run:
         return int(np.nansum(self.history[column]))
 
 
-def alike(a: Run, b: Run) -> bool:
+def alike(a: RecordedRun, b: RecordedRun) -> bool:
     """Whether the two minimise the same function."""
     names = ("loss", "loss_radius")
     same = all(a.options.get(name) == b.options.get(name) for name in names)
@@ -126,7 +126,7 @@ def read_run(path: PathLike) -> dict[str, Any]:
 
 def make_runs(
     given: Sequence[Result | Mapping[str, Any]], names: Sequence[str] | None = None
-) -> list[Run]:
+) -> list[RecordedRun]:
     """Results, what `overview.record` made, and what `read_run` read, named apart."""
     if not given:
         raise DabaError("nothing to report: no runs were given")
@@ -149,7 +149,7 @@ def make_runs(
     return [_renamed(run, name) for run, name in zip(runs, names, strict=True)]
 
 
-def _names(runs: list[Run], paths: list[str]) -> list[str]:
+def _names(runs: list[RecordedRun], paths: list[str]) -> list[str]:
     """Method and devices, where that tells them apart; else the files' names."""
     words = [
         run.method if run.devices == 1 else f"{run.method}, {run.devices} devices" for run in runs
@@ -160,11 +160,11 @@ def _names(runs: list[Run], paths: list[str]) -> list[str]:
     return [f"{number + 1}: {Path(path).stem}" for number, path in enumerate(paths)]
 
 
-def _renamed(run: Run, name: str) -> Run:
-    return Run(**{**vars(run), "name": name})
+def _renamed(run: RecordedRun, name: str) -> RecordedRun:
+    return RecordedRun(**{**vars(run), "name": name})
 
 
-def _checked(data: Any, path: str) -> Run:
+def _checked(data: Any, path: str) -> RecordedRun:
     try:
         return _run(data)
     except KeyError as error:
@@ -173,7 +173,7 @@ def _checked(data: Any, path: str) -> Run:
         raise DabaError(f"{path} is not a history of daba: {error}") from error
 
 
-def _run(data: Any) -> Run:
+def _run(data: Any) -> RecordedRun:
     if not isinstance(data, Mapping):
         raise ValueError("it holds no object")
     rows, p, options, result = (
@@ -187,7 +187,7 @@ def _run(data: Any) -> Run:
     sizes = {name: int(p[name]) for name in ("cameras", "points", "observations")}
     known = dict(options)
     int(known["devices"]), str(known["method"]), str(known["loss"])
-    return Run(
+    return RecordedRun(
         name="",
         version=str(data["daba"]),
         problem={"name": str(p["name"]), "inter_share": float(p["inter_share"]), **sizes},
@@ -239,11 +239,11 @@ def _overview(data: Mapping[str, Any]) -> Overview:
     )
 
 
-def _errors(data: Mapping[str, Any], bins: int) -> Errors:
+def _errors(data: Mapping[str, Any], bins: int) -> ErrorCounts:
     counts = np.array(data["counts"], np.int64)
     if counts.shape != (bins,):
         raise ValueError(f"a histogram has {len(counts)} counts, not {bins}")
-    return Errors(_real(data["mean"]), _real(data["rms"]), counts)
+    return ErrorCounts(_real(data["mean"]), _real(data["rms"]), counts)
 
 
 def _camera(data: Mapping[str, Any]) -> dict[str, Any]:

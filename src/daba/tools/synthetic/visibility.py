@@ -64,8 +64,8 @@ def mean_views(rng: np.random.Generator, layout: Layout, lenses: Optics, longest
 
 def _cells(surface: Surface) -> np.ndarray:
     """A number for the cell and the zones of each point."""
-    place = np.floor(surface.points / CELL).astype(np.int64)
-    parts = np.column_stack([place, surface.zones])
+    cell = np.floor(surface.points / CELL).astype(np.int64)
+    parts = np.column_stack([cell, surface.zones])
     parts -= parts.min(axis=0)
     key = np.zeros(len(parts), np.int64)
     for column in parts.T:
@@ -78,20 +78,20 @@ def _near(
 ) -> tuple[Ints, Ints]:
     """Pairs (point, camera) whose camera may see the point's cell. `key` is sorted."""
     _, first, cell = np.unique(key, return_index=True, return_inverse=True)
-    middle = (np.floor(part.points[first] / CELL) + 0.5) * CELL
-    reach = CELL * np.sqrt(3) / 2
+    center = (np.floor(part.points[first] / CELL) + 0.5) * CELL
+    radius = CELL * np.sqrt(3) / 2
     most = min(most, len(layout.centers))
     _, found = tree.query(  # type: ignore[attr-defined]
-        middle, k=np.arange(1, most + 1), distance_upper_bound=layout.sight + reach
+        center, k=np.arange(1, most + 1), distance_upper_bound=layout.sight + radius
     )
     row, slot = np.nonzero(found < len(layout.centers))
     camera = found[row, slot]
     shared = (layout.zones[camera] == part.zones[first][row]) & (layout.zones[camera] >= 0)
     keep = shared.any(axis=1)
     row, camera = row[keep], camera[keep]
-    delta = middle[row] - layout.centers[camera]
+    delta = center[row] - layout.centers[camera]
     ahead = np.einsum("kx,kx->k", delta, layout.rotations[camera, :, 2])
-    keep = ahead >= CONE * np.linalg.norm(delta, axis=1) - (1 + CONE) * reach
+    keep = ahead >= CONE * np.linalg.norm(delta, axis=1) - (1 + CONE) * radius
     row, camera = row[keep], camera[keep]
     counts = np.bincount(row, minlength=len(first))
     starts = np.cumsum(counts) - counts
@@ -159,6 +159,6 @@ def _best(
 
 
 def ragged(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Row and place in its row of every entry of a ragged table."""
+    """Row and column of every entry of a ragged table."""
     row = np.repeat(np.arange(len(counts)), counts)
     return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)

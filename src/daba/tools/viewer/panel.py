@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from daba.tools.viewer import paint
-from daba.tools.viewer.scene import Mode, Scene
-from daba.tools.viewer.subject import Estimate
+from daba.tools.viewer.scene import Mode, ViewerScene
+from daba.tools.viewer.subject import ShownEstimate
 
 MODES: dict[str, Mode] = {"image colour": "colour", "pixel error": "error", "device": "device"}
 PAUSE = 0.25
@@ -19,7 +19,7 @@ PAUSE = 0.25
 class Panel:
     """Controls that change a scene; one change at a time, whoever asks for it."""
 
-    def __init__(self, server: Any, scene: Scene) -> None:
+    def __init__(self, server: Any, scene: ViewerScene) -> None:
         self.scene, self.gui, self.subject = scene, server.gui, scene.subject
         self.lock = scene.lock
         self._changes: dict[int, Callable[[], object]] = {}
@@ -98,7 +98,7 @@ class Panel:
                 break
         self._playing, self.play.label = False, "play"
 
-    def grow(self, estimate: Estimate) -> None:
+    def grow(self, estimate: ShownEstimate) -> None:
         """A new iteration of a solve that is being watched; shown unless one looks back."""
         with self.lock:
             estimates = self.subject.estimates
@@ -171,17 +171,17 @@ class Panel:
         with self.gui.add_folder("camera"):
             self.number = self.gui.add_number("number", -1, min=-1, max=last, step=1,
                                               hint="-1: none")  # fmt: skip
-            self.told = self.gui.add_markdown(self.scene.pick(None))
+            self.description = self.gui.add_markdown(self.scene.pick(None))
         self._on(self.number, self._picked)
 
     def _picked(self) -> None:
         number = int(self.number.value)
         if (number if number >= 0 else None) != self.scene.picked:
-            self.told.content = self.scene.pick(number if number >= 0 else None)
+            self.description.content = self.scene.pick(number if number >= 0 else None)
 
     def _clicked(self, event: Any) -> None:
         with self.lock:
             found = self.scene.nearest(np.array(event.ray_origin), np.array(event.ray_direction))
             if found is not None:
-                self.told.content = self.scene.pick(found)
+                self.description.content = self.scene.pick(found)
                 self.number.value = found

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daba.problem.problem import Floats
-from daba.tools.orientation import Frame, reach
+from daba.tools.orientation import Frame, bounds
 
 WIDTH = 10.0
 """Of the scene in the picture, but for what lies far out."""
@@ -41,7 +41,7 @@ class Placing(NamedTuple):
     def of(rotations: Floats, centers: Floats, points: Floats, sign: float = 1.0) -> Placing:
         points = points[:: max(1, len(points) // 100_000)]
         axes = np.stack(Frame.of(sign * rotations, sign * centers))
-        low, high = reach(sign * points @ axes.T, sign * centers @ axes.T, outside=4.0)
+        low, high = bounds(sign * points @ axes.T, sign * centers @ axes.T, outside=4.0)
         scale = WIDTH / (float((high - low)[:2].max()) or 1.0)
         centre = 0.5 * (low + high)
         return Placing(
@@ -49,7 +49,7 @@ class Placing(NamedTuple):
         )
 
     def __call__(self, x: Floats) -> np.ndarray:
-        """Places (…,3) in the picture, float32; what is too far away is NaN."""
+        """Positions (…,3) in the picture, float32; what is too far away is NaN."""
         from_centre = np.asarray(self.sign * x - self.centre, np.float32)
         at = from_centre @ (self.scale * self.axes.T).astype(np.float32)
         at[np.abs(at).max(axis=-1) > FAR] = np.nan
@@ -72,9 +72,9 @@ class Placing(NamedTuple):
         right = np.cross(forward, [0.0, 0.0, 1.0])
         right /= np.linalg.norm(right)
         axes = np.stack([right, np.cross(right, forward), forward])
-        middle = 0.5 * (self.low + self.high)
+        centre_of_box = 0.5 * (self.low + self.high)
         signs = np.array(np.meshgrid(*[[-0.5, 0.5]] * 3)).reshape(3, -1).T
         corners = (signs * (self.high - self.low)) @ axes.T
         wide = np.tan(0.5 * fov)
         needed = np.abs(corners[:, :2]).T / [[aspect * wide], [wide]] - corners[:, 2]
-        return middle - FILL * float(needed.max()) * forward, middle
+        return centre_of_box - FILL * float(needed.max()) * forward, centre_of_box

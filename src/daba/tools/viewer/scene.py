@@ -17,7 +17,7 @@ from daba.io.ply import EDGES, place_pyramids, pyramid_size
 from daba.problem.problem import Floats
 from daba.tools.viewer import paint
 from daba.tools.viewer.placing import Placing
-from daba.tools.viewer.subject import Errors, Estimate, Subject
+from daba.tools.viewer.subject import ShownErrors, ShownEstimate, Subject
 
 Mode = Literal["colour", "error", "device"]
 
@@ -38,7 +38,7 @@ THIN, THICK = (
 )
 
 
-class Scene:
+class ViewerScene:
     """What a server shows of a subject."""
 
     def __init__(self, server: Any, subject: Subject) -> None:
@@ -79,11 +79,11 @@ class Scene:
         return self.server.scene.add_line_segments(f"/cameras/{number}", *lines, **THIN)
 
     def _add_batch(self, number: int) -> Any:
-        places = self._places(self.batches[number])
+        positions = self._positions(self.batches[number])
         return self.server.scene.add_point_cloud(
             f"/points/{number}",
-            _seen(places),
-            self._point_colours(self.batches[number], places),
+            _seen(positions),
+            self._point_colours(self.batches[number], positions),
             point_size=self.point_size,
             point_shape="circle",
             point_shading="flat",
@@ -110,10 +110,10 @@ class Scene:
     # what is where
 
     @property
-    def estimate(self) -> Estimate:
+    def estimate(self) -> ShownEstimate:
         return self.subject.estimates[self.number]
 
-    def _places(self, which: np.ndarray) -> np.ndarray:
+    def _positions(self, which: np.ndarray) -> np.ndarray:
         return self.placing(self.estimate.points[which])
 
     def _corners(self) -> np.ndarray:
@@ -135,7 +135,7 @@ class Scene:
 
     # colours
 
-    def errors(self) -> Errors:
+    def errors(self) -> ShownErrors:
         return self.subject.errors(self.number)
 
     def error_range(self) -> tuple[float, float]:
@@ -143,14 +143,14 @@ class Scene:
         known = [self.subject.errors(n).points for n in range(len(self.subject.problems))]
         return paint.error_range(*known)
 
-    def _point_colours(self, which: np.ndarray, places: np.ndarray) -> np.ndarray:
+    def _point_colours(self, which: np.ndarray, positions: np.ndarray) -> np.ndarray:
         if self.mode == "device":
             return paint.by_device(self.subject.devices().point_device[which])
         if self.mode == "error":
             return paint.by_error(self.errors().points[which], *self.error_range())
         if self.subject.colors is not None:
             return paint.lifted(self.subject.colors[which])
-        return paint.by_height(places[:, 2], self.placing.low[2], self.placing.high[2])
+        return paint.by_height(positions[:, 2], self.placing.low[2], self.placing.high[2])
 
     def _camera_colours(self) -> np.ndarray:
         if self.mode == "device":
@@ -193,10 +193,10 @@ class Scene:
         with self.lock:
             self._update_cameras()
             for handle, batch in zip(self._points, self.batches, strict=False):
-                places = self._places(batch)
+                positions = self._positions(batch)
                 if moved:
-                    handle.points = _seen(places)
-                handle.colors = self._point_colours(batch, places)
+                    handle.points = _seen(positions)
+                handle.colors = self._point_colours(batch, positions)
             self.pick(self.picked)
 
     def _update_cameras(self) -> None:
@@ -231,7 +231,7 @@ class Scene:
 
     def _add_sight(self, centre: Floats, points: np.ndarray, errors: Floats) -> None:
         some = np.arange(0, len(points), max(1, len(points) // LINES))
-        ends = self._places(points[some])
+        ends = self._positions(points[some])
         lines = np.stack([np.broadcast_to(centre, ends.shape), ends], axis=1).astype(np.float32)
         good = np.isfinite(lines).all(axis=(1, 2))
         if good.any():
@@ -275,6 +275,6 @@ def _has_drawn(client: Any) -> bool:
     return True
 
 
-def _seen(places: np.ndarray) -> np.ndarray:
+def _seen(positions: np.ndarray) -> np.ndarray:
     """What is too far away to be shown is put where nobody looks."""
-    return np.nan_to_num(places, nan=1e6)
+    return np.nan_to_num(positions, nan=1e6)

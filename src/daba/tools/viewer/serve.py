@@ -11,7 +11,7 @@ from typing import Any
 from daba.core.errors import DabaError
 from daba.runtime.recording import Snapshot, Still
 from daba.tools.viewer.panel import Panel
-from daba.tools.viewer.scene import Scene
+from daba.tools.viewer.scene import ViewerScene
 from daba.tools.viewer.subject import Subject, estimate_of, subject_of_recording
 
 HOST, PORT = "localhost", 8080
@@ -23,7 +23,7 @@ class View:
     def __init__(self, subject: Subject, host: str = HOST, port: int = PORT) -> None:
         self.server = _server(host, port, subject.name)
         self.host, self.port = host, int(self.server.get_port())
-        self.scene = Scene(self.server, subject)
+        self.scene = ViewerScene(self.server, subject)
         self.panel = Panel(self.server, self.scene)
 
     @property
@@ -51,7 +51,7 @@ class LiveView:
     """A watcher of `daba.Recorder`: a page that grows with the solve."""
 
     def __init__(self, host: str = HOST, port: int = PORT, say: Any = print) -> None:
-        import_viser()  # an extra that is missing is told before the solve
+        import_viser()  # an extra that is missing is reported before the solve
         self.host, self.port, self.say = host, port, say
         self.view: View | None = None
 

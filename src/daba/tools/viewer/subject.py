@@ -1,6 +1,6 @@
 """What is shown: one or more estimates of the same cameras and points, and what is known of them.
 
-Devices and errors are found out when they are first asked for: a first picture must not wait.
+Devices and errors are computed when they are first shown: a first picture must not wait.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SOME = 500_000
 """Observations that tell how wide the cameras' images are."""
 
 
-class Estimate(NamedTuple):
+class ShownEstimate(NamedTuple):
     """Where everything is at one time."""
 
     label: str
@@ -33,7 +33,7 @@ class Estimate(NamedTuple):
     about: str = ""
 
 
-class Seen(NamedTuple):
+class CameraObservations(NamedTuple):
     """What one camera sees."""
 
     points: Ints
@@ -42,7 +42,7 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Errors:
+class ShownErrors:
     """Mean pixel error of each point and camera; NaN where nothing is seen."""
 
     points: Floats
@@ -59,7 +59,7 @@ class Subject:
     sign: float
     wide: Floats
     """Half width and height of each camera's image at distance 1."""
-    estimates: list[Estimate]
+    estimates: list[ShownEstimate]
     colors: np.ndarray | None = None
     """Of the points, (P,3) of uint8."""
     images: list[str] | None = None
@@ -74,7 +74,7 @@ class Subject:
             raise DabaError("it is not known which device owns what")
         return self.partition()
 
-    def errors(self, number: int) -> Errors:
+    def errors(self, number: int) -> ShownErrors:
         """Of the estimate with that number."""
         return self._errors(number)
 
@@ -82,13 +82,13 @@ class Subject:
         self._errors = cache(lambda number: mean_errors(self.problems[number]))
         self._by_camera = cache(lambda number: _by_camera(self.problems[number]))
 
-    def seen(self, camera: int, number: int) -> Seen:
+    def seen(self, camera: int, number: int) -> CameraObservations:
         """What a camera sees, at the estimate with that number."""
         if not self.problems:
-            return Seen(np.empty(0, np.int32), np.empty(0))
+            return CameraObservations(np.empty(0, np.int32), np.empty(0))
         order, ends = self._by_camera(number)
         k = order[ends[camera] : ends[camera + 1]]
-        return Seen(self.problems[number].point_index[k], self.errors(number).each[k])
+        return CameraObservations(self.problems[number].point_index[k], self.errors(number).each[k])
 
     @property
     def counts(self) -> str:
@@ -99,7 +99,7 @@ class Subject:
         return words
 
 
-def mean_errors(problem: Problem) -> Errors:
+def mean_errors(problem: Problem) -> ShownErrors:
     """Mean pixel error of each point and each camera, over its observations."""
     each = pixel_errors(problem)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -110,7 +110,7 @@ def mean_errors(problem: Problem) -> Errors:
                 (problem.camera_index, problem.num_cameras),
             )
         )
-    return Errors(points, cameras, each)
+    return ShownErrors(points, cameras, each)
 
 
 def subject_of(
@@ -121,7 +121,7 @@ def subject_of(
 ) -> Subject:
     """A problem, or one before and after.
 
-    devices     how many a partition is made for when it is asked for, unless one is given
+    devices     how many a partition is made for when devices are shown, unless one is given
     """
     problems = [before] if after is None else [before, after]
     if after is not None:
@@ -139,7 +139,7 @@ def subject_of(
         sign=float(before.info.get("world_sign", 1)),
         wide=_openings(before),
         estimates=[
-            Estimate(label, p.rotations, p.centers, p.points)
+            ShownEstimate(label, p.rotations, p.centers, p.points)
             for label, p in zip(labels, problems, strict=True)
         ],
         colors=colors,
@@ -170,9 +170,9 @@ def subject_of_recording(still: Still, shots: list[Snapshot]) -> Subject:
     )
 
 
-def estimate_of(still: Still, shot: Snapshot) -> Estimate:
+def estimate_of(still: Still, shot: Snapshot) -> ShownEstimate:
     cameras = shot.cameras.astype(float)
-    return Estimate(
+    return ShownEstimate(
         label=str(shot.iteration),
         rotations=cameras[:, :9].reshape(-1, 3, 3),
         centers=cameras[:, 9:] + still.origin,

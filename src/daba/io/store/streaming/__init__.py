@@ -1,8 +1,8 @@
 """From a file to a store, with memory for cameras and points but not for observations.
 
 Observations are read in chunks and sorted on the disk, three times: by point, where all that
-see a point are needed at once (`points`); by the place of the point, as devices keep their intra
-and inter observations; and by the place of the camera, as they keep their outer ones
+see a point are needed at once (`points`); by the point's index in device order, as devices keep
+their intra and inter observations; and by the camera's, as they keep their outer ones
 (`devices`). Each step is the one that `make_partition` and `lay_out` take for a problem in
 memory, and the store is the same, bit for bit.
 """
@@ -18,8 +18,8 @@ from daba.io.forward import Intrinsics
 from daba.io.info import split_info
 from daba.io.store.manifest import Manifest, write_manifest
 from daba.io.store.store import write_info, write_into
-from daba.io.store.streaming.devices import sort_by_place, write_devices
-from daba.io.store.streaming.points import find_places, gather_by_point
+from daba.io.store.streaming.devices import sort_by_device, write_devices
+from daba.io.store.streaming.points import find_order, gather_by_point
 from daba.partition.ordering import lay_out
 from daba.partition.partition import check_devices, make_partition
 from daba.partition.statistics import PartitionStatistics, statistics
@@ -49,12 +49,12 @@ def partition_to_store(
         check_devices(devices, C)
         limit = max(_ROWS, P // 8)  # with many points there is memory, and buckets stay few
         by_point = gather_by_point(source, scratch, limit)
-        places = find_places(by_point, devices, seed, K)
-        by_place = sort_by_place(by_point, places, scratch, limit)
+        order = find_order(by_point, devices, seed, K)
+        by_device = sort_by_device(by_point, order, scratch, limit)
         by_point.buckets.remove()
-        parts = write_devices(source, places, by_place, folder)
+        parts = write_devices(source, order, by_device, folder)
         info, arrays = split_info(source.info)
         info_arrays = write_info(folder, arrays)
         write_manifest(folder, Manifest(source.name, C, P, K, info, info_arrays, parts))
         shutil.rmtree(scratch)
-    return by_place.statistics
+    return by_device.statistics

@@ -1,6 +1,6 @@
 """Sorting what does not fit into memory: rows go to consecutive ranges of a key, in one file.
 
-How many rows each key will have is known beforehand, so every range has its place in the file
+How many rows each key will have is known beforehand, so every range has its own part of the file
 from the start, and any number of ranges needs only one file.
 """
 

@@ -10,47 +10,49 @@ import numpy as np
 
 from daba.io.source import Source
 from daba.io.store.arrays import ArrayWriter, Entry, write_arrays
-from daba.io.store.manifest import Counts, Part, device_folder, schema
+from daba.io.store.manifest import DeviceCounts, Part, device_folder, schema
 from daba.io.store.streaming.buckets import Buckets, even_bounds
-from daba.io.store.streaming.points import ByPoint, Places
+from daba.io.store.streaming.points import ObservationsByPoint, StreamedOrder
 from daba.partition.ordering import inverse
-from daba.partition.statistics import PartitionStatistics, Tally
+from daba.partition.statistics import PartitionStatistics, StatisticsSum
 
 
-class ByPlace(NamedTuple):
-    """Observations by places of cameras and points."""
+class ObservationsByDevice(NamedTuple):
+    """Observations in device order."""
 
     buckets: Buckets
     """All of them, in ranges of points."""
     outer: Buckets
     """Those that cross between devices, in ranges of cameras; yet to be filled."""
-    counts: list[Counts]
+    counts: list[DeviceCounts]
     """Of each device."""
     statistics: PartitionStatistics
 
 
-def sort_by_place(by_point: ByPoint, places: Places, scratch: Path, limit: int) -> ByPlace:
-    """Give observations their places; buckets end where devices do."""
-    partition, extent = places.partition, places.extent
+def sort_by_device(
+    by_point: ObservationsByPoint, order: StreamedOrder, scratch: Path, limit: int
+) -> ObservationsByDevice:
+    """Renumber observations in device order; buckets end where devices do."""
+    partition, extent = order.partition, order.extent
     S, C = partition.devices, extent.cameras
-    track = by_point.track[places.point_order]
-    buckets = Buckets(scratch / "by-place", track, even_bounds(track, limit, extent.point_ptr))
-    camera_place, point_place = inverse(places.camera_order), inverse(places.point_order)
-    inter, outer, tally = np.zeros(S, np.int64), np.zeros(C, np.int64), Tally(partition)
+    track = by_point.track[order.point_order]
+    buckets = Buckets(scratch / "by-device", track, even_bounds(track, limit, extent.point_ptr))
+    camera_index, point_index = inverse(order.camera_order), inverse(order.point_order)
+    inter, outer, total = np.zeros(S, np.int64), np.zeros(C, np.int64), StatisticsSum(partition)
     for _, rows in by_point.buckets:
-        tally.add(rows["camera"], rows["point"])
+        total.add(rows["camera"], rows["point"])
         owner = partition.point_device[rows["point"]]
         crosses = partition.camera_device[rows["camera"]] != owner
-        rows["camera"] = camera_place[rows["camera"]]
-        rows["point"] = point_place[rows["point"]]
+        rows["camera"] = camera_index[rows["camera"]]
+        rows["point"] = point_index[rows["point"]]
         np.add.at(inter, owner[crosses], 1)
         np.add.at(outer, rows["camera"][crosses], 1)
         buckets.add(rows["point"], rows)
     counts = [
-        Counts(len(t), len(p), int(k.sum()) - int(n), int(n), int(o.sum()))
+        DeviceCounts(len(t), len(p), int(k.sum()) - int(n), int(n), int(o.sum()))
         for t, p, k, n, o in zip(
-            np.split(places.camera_order, extent.camera_ptr[1:-1]),
-            np.split(places.point_order, extent.point_ptr[1:-1]),
+            np.split(order.camera_order, extent.camera_ptr[1:-1]),
+            np.split(order.point_order, extent.point_ptr[1:-1]),
             np.split(track, extent.point_ptr[1:-1]),
             inter,
             np.split(outer, extent.camera_ptr[1:-1]),
@@ -58,34 +60,38 @@ def sort_by_place(by_point: ByPoint, places: Places, scratch: Path, limit: int) 
         )
     ]
     crossing = Buckets(scratch / "outer", outer, even_bounds(outer, limit, extent.camera_ptr))
-    return ByPlace(buckets, crossing, counts, tally.statistics())
+    return ObservationsByDevice(buckets, crossing, counts, total.statistics())
 
 
-def write_devices(source: Source, places: Places, by_place: ByPlace, folder: Path) -> list[Part]:
+def write_devices(
+    source: Source, order: StreamedOrder, by_device: ObservationsByDevice, folder: Path
+) -> list[Part]:
     """All files of all devices. Outer observations are the inter ones of other devices, so they
     are complete only after those of the last device."""
-    devices = range(places.partition.devices)
+    devices = range(order.partition.devices)
     entries: list[dict[str, Entry]] = []
     for device in devices:
         (folder / device_folder(device)).mkdir()
-        entries.append(_write_variables(source, places, device, folder))
-        entries[device] |= _write_own(places, by_place, device, folder)
-    by_place.buckets.remove()
+        entries.append(_write_variables(source, order, device, folder))
+        entries[device] |= _write_own(order, by_device, device, folder)
+    by_device.buckets.remove()
     for device in devices:
-        entries[device] |= _write_outer(places, by_place, device, folder)
-    by_place.outer.remove()
+        entries[device] |= _write_outer(order, by_device, device, folder)
+    by_device.outer.remove()
     parts = []
     for device in devices:
-        counts = by_place.counts[device]
-        names = schema(counts, places.extent.observations)
+        counts = by_device.counts[device]
+        names = schema(counts, order.extent.observations)
         parts.append(Part(counts, {name: entries[device][name] for name in names}))
     return parts
 
 
-def _write_variables(source: Source, places: Places, device: int, folder: Path) -> dict[str, Entry]:
-    e = places.extent
-    camera_id = places.camera_order[e.camera_ptr[device] : e.camera_ptr[device + 1]]
-    point_id = places.point_order[e.point_ptr[device] : e.point_ptr[device + 1]]
+def _write_variables(
+    source: Source, order: StreamedOrder, device: int, folder: Path
+) -> dict[str, Entry]:
+    e = order.extent
+    camera_id = order.camera_order[e.camera_ptr[device] : e.camera_ptr[device + 1]]
+    point_id = order.point_order[e.point_ptr[device] : e.point_ptr[device + 1]]
     arrays: dict[str, np.ndarray] = {
         "camera_id": camera_id,
         "point_id": point_id,
@@ -96,24 +102,28 @@ def _write_variables(source: Source, places: Places, device: int, folder: Path) 
     return write_arrays(folder / device_folder(device), arrays)
 
 
-def _write_own(places: Places, by_place: ByPlace, device: int, folder: Path) -> dict[str, Entry]:
+def _write_own(
+    order: StreamedOrder, by_device: ObservationsByDevice, device: int, folder: Path
+) -> dict[str, Entry]:
     """Intra and inter observations, sorted by point and camera."""
-    cameras = places.extent.camera_ptr[device : device + 2]
-    with _Files(folder, device, by_place, places, ("intra", "inter")) as files:
-        for rows in by_place.buckets.within(*places.extent.point_ptr[device : device + 2]):
+    cameras = order.extent.camera_ptr[device : device + 2]
+    with _Files(folder, device, by_device, order, ("intra", "inter")) as files:
+        for rows in by_device.buckets.within(*order.extent.point_ptr[device : device + 2]):
             rows = rows[np.lexsort((rows["camera"], rows["point"]))]
             here = (rows["camera"] >= cameras[0]) & (rows["camera"] < cameras[1])
             files.append("intra", rows[here])
             inter = rows[~here]
             files.append("inter", inter)
-            by_place.outer.add(inter["camera"], inter)
+            by_device.outer.add(inter["camera"], inter)
         return files.finish()
 
 
-def _write_outer(places: Places, by_place: ByPlace, device: int, folder: Path) -> dict[str, Entry]:
+def _write_outer(
+    order: StreamedOrder, by_device: ObservationsByDevice, device: int, folder: Path
+) -> dict[str, Entry]:
     """Outer observations, sorted by camera and, as they were added so, point."""
-    with _Files(folder, device, by_place, places, ("outer",)) as files:
-        for rows in by_place.outer.within(*places.extent.camera_ptr[device : device + 2]):
+    with _Files(folder, device, by_device, order, ("outer",)) as files:
+        for rows in by_device.outer.within(*order.extent.camera_ptr[device : device + 2]):
             files.append("outer", rows[np.argsort(rows["camera"], kind="stable")])
         return files.finish()
 
@@ -122,10 +132,15 @@ class _Files(ExitStack):
     """The files of some kinds of observations of a device, while they are written."""
 
     def __init__(
-        self, folder: Path, device: int, by_place: ByPlace, places: Places, kinds: tuple[str, ...]
+        self,
+        folder: Path,
+        device: int,
+        by_device: ObservationsByDevice,
+        order: StreamedOrder,
+        kinds: tuple[str, ...],
     ) -> None:
         super().__init__()
-        arrays = schema(by_place.counts[device], places.extent.observations)
+        arrays = schema(by_device.counts[device], order.extent.observations)
         self._writers = {
             name: self.enter_context(
                 ArrayWriter(folder / device_folder(device) / f"{name}.npy", dtype, shape)

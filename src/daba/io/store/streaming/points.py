@@ -20,7 +20,7 @@ from daba.partition.camera_graph import (
 from daba.partition.ordering import (
     Extent,
     extent_of,
-    first_places,
+    first_cameras,
     inverse,
     order_cameras,
     order_points,
@@ -29,7 +29,7 @@ from daba.partition.partition import Partition
 from daba.problem.problem import Ints
 
 
-class ByPoint(NamedTuple):
+class ObservationsByPoint(NamedTuple):
     """Observations in ranges of points, by the problem's numbers."""
 
     buckets: Buckets
@@ -39,17 +39,17 @@ class ByPoint(NamedTuple):
     """Observations of each point."""
 
 
-class Places(NamedTuple):
+class StreamedOrder(NamedTuple):
     """Who owns what, and where it goes."""
 
     partition: Partition
     extent: Extent
     camera_order: Ints
-    """The problem's camera at each place."""
+    """The problem's camera at each index of device order."""
     point_order: Ints
 
 
-def gather_by_point(source: Source, scratch: Path, limit: int) -> ByPoint:
+def gather_by_point(source: Source, scratch: Path, limit: int) -> ObservationsByPoint:
     """Read the observations twice: to check and count them, and to sort them."""
     load = np.zeros(len(source.cameras), np.int64)
     track = np.zeros(len(source.points), np.int64)
@@ -65,10 +65,12 @@ def gather_by_point(source: Source, scratch: Path, limit: int) -> ByPoint:
         rows["id"] = np.arange(start, start + len(rows))
         buckets.add(rows["point"], rows)
         start += len(rows)
-    return ByPoint(buckets, load, track)
+    return ObservationsByPoint(buckets, load, track)
 
 
-def find_places(by_point: ByPoint, devices: int, seed: int, observations: int) -> Places:
+def find_order(
+    by_point: ObservationsByPoint, devices: int, seed: int, observations: int
+) -> StreamedOrder:
     """`make_partition` and the first half of `lay_out`, one range of points after the other."""
     buckets, load, track = by_point
     graph = _graph(buckets, len(load)) if devices > 1 else None
@@ -76,13 +78,13 @@ def find_places(by_point: ByPoint, devices: int, seed: int, observations: int) -
     camera_device = settle_cameras(camera_device, load, devices, lambda: _chunks(buckets))
     partition = Partition(camera_device, np.empty(len(track), np.int32), devices)
     camera_order = order_cameras(partition)
-    place, first = inverse(camera_order), np.empty(len(track), np.int32)
+    index, first = inverse(camera_order), np.empty(len(track), np.int32)
     for camera, point, points in _chunks(buckets):
         own = slice(points.start, points.stop)
         partition.point_device[own] = split_points(camera, point, camera_device, devices, points)
-        first[own] = first_places(place[camera], point, len(points))
+        first[own] = first_cameras(index[camera], point, len(points))
     extent = extent_of(partition, observations)
-    return Places(partition, extent, camera_order, order_points(partition, first))
+    return StreamedOrder(partition, extent, camera_order, order_points(partition, first))
 
 
 def _chunks(buckets: Buckets) -> Iterator[Chunk]:
