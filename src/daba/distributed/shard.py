@@ -37,7 +37,7 @@ class Shard:
     """Devices, their observations, their ghosts, and the way back to the problem's own order."""
 
     extent: Extent
-    """Of all devices, here and elsewhere."""
+    """The ranges of all devices, here and elsewhere."""
     first: int
     """The first device here; the others follow it."""
     camera_order: Ints
@@ -52,7 +52,7 @@ class Shard:
     start: State
     """Where the solve begins; the ghosts are not known yet."""
     constraints: Constraints | None = None
-    """Of the variables owned here."""
+    """The constraints of the variables owned here."""
     origin: Problem | None = None
     """The whole problem, where this process holds all of it."""
 
@@ -206,7 +206,7 @@ def _observations(
     ghost_cameras: Ints = np.empty(0, np.int32),  # noqa: B008
     ghost_points: Ints = np.empty(0, np.int32),  # noqa: B008
 ) -> Observations:
-    """In the process's own numbers: those of its own points first, in their order."""
+    """Observations in the process's own numbers; those of its own points come first."""
     owned = points.owns(records.point)
     point_ptr = pointers(records.point[owned] - np.int32(points.start), points.count)
     seen = np.flatnonzero(cameras.owns(records.camera))
@@ -225,8 +225,8 @@ def _observations(
 
 
 def _our_own(array: np.ndarray) -> Any:
-    """In memory: of a file that is mapped, a copy. Numba would compile every kernel once more for
-    arrays that cannot be written."""
+    """The array in memory, copied if it is mapped from a file. Numba would compile every kernel
+    once more for arrays that cannot be written."""
     return np.require(array, requirements=["C", "W"])
 
 

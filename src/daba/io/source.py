@@ -59,7 +59,7 @@ class Source:
             raise (error if here else DabaError(f"{self.file}: {error}")) from None
 
     def _check_variables(self) -> None:
-        """As a problem with the first observations alone, whose cameras and points are all."""
+        """Validate all cameras and points, in a problem with the first observations alone."""
         if not self.observations:
             C, P = len(self.cameras), len(self.points)
             raise DabaError(f"empty problem: {C} cameras, {P} points, 0 observations")

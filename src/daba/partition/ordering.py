@@ -56,7 +56,7 @@ class Piece:
     outer: Records
     """The camera is here and the point elsewhere, sorted by camera and point."""
     constraints: Constraints | None = None
-    """Of its variables."""
+    """The constraints of its variables."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def extent_of(partition: Partition, observations: int) -> Extent:
 
 
 def number_type(observations: int) -> np.dtype:
-    """Of the numbers of observations; 32 bits do for all but the largest problems."""
+    """The type that numbers observations; 32 bits do for all but the largest problems."""
     return np.dtype(np.int32 if observations < 2**31 else np.int64)
 
 

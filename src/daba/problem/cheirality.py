@@ -51,7 +51,7 @@ def bring_to_front(problem: Problem) -> tuple[Problem, np.ndarray]:
 
 
 def _usual_distance(problem: Problem) -> float:
-    """Of a point from a camera that sees it."""
+    """The median distance between a camera and a point that it sees."""
     δ = problem.points[problem.point_index] - problem.centers[problem.camera_index]
     return float(np.median(np.linalg.norm(δ, axis=1)))
 

@@ -22,14 +22,14 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
 CAMERA_PARAMETERS = 9
-"""Of a camera: rotation, centre and d, three of each."""
+"""Parameters of a camera: rotation, centre and d, three of each."""
 KINDS = ("positions", "intrinsics", "points")
 """The priors there are."""
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """Of some cameras and points, in their order; None where there are none."""
+    """Constraints of some cameras and points, in their order; None where there are none."""
 
     shared: Ints | None = None
     """Group of each camera: those with the same number have the same d."""
@@ -40,7 +40,7 @@ class Constraints:
     priors: Priors | None = None
 
     def take(self, cameras: Ints, points: Ints, counts: tuple[int, int]) -> Constraints:
-        """Those of some cameras and points, given how many there are of each."""
+        """The constraints of some of the cameras and points, of which there are `counts`."""
         priors = None
         if self.priors is not None:
             camera, point = _numbers(cameras, counts[0]), _numbers(points, counts[1])
@@ -54,7 +54,7 @@ class Constraints:
         )
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """As named arrays; `losses` has the losses."""
+        """The constraints as named arrays, but for the losses, which `losses` gives."""
         arrays = {
             name: value
             for name in ("shared", "free_cameras", "free_points")
@@ -190,7 +190,7 @@ def normalized(constraints: Constraints) -> Constraints | None:
 
 
 def describe(constraints: Constraints | None) -> list[str]:
-    """In words, for people."""
+    """The constraints in words."""
     if constraints is None:
         return []
     notes = []

@@ -49,7 +49,7 @@ class Dropped:
         return {"observations": self.observations} | asdict(self)
 
     def rows(self) -> list[tuple[str, str]]:
-        """For the result table."""
+        """Rows of the result table."""
         words = (
             f"{self.observations:,} observations ({self.beyond:,} beyond {self.threshold:g} px, "
             f"{self.behind:,} behind the camera, {self.lonely:,} of points left with one), "

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
 ASYMMETRY = 1e-9
-"""Of an information matrix, relative to its largest entry: what rounding may leave."""
+"""Asymmetry that rounding may leave in an information matrix, relative to its largest entry."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Targets:
         return 0.5 * value, slope, pull
 
     def take(self, number: Ints) -> Targets:
-        """Those of the variables that have a number (not −1), by it."""
+        """The targets of variables that have a new number (not −1), renumbered."""
         at = number[self.index]
         kept = np.flatnonzero(at >= 0)
         kept = kept[np.argsort(at[kept], kind="stable")]
@@ -126,9 +126,9 @@ class Priors:
     """All priors of a problem, by what they are about."""
 
     positions: Targets = field(default_factory=Targets)
-    """Of cameras' centres t."""
+    """Known centres t of cameras."""
     intrinsics: Targets = field(default_factory=Targets)
-    """Of cameras' d; of cameras that share d, one says it for all."""
+    """Known d of cameras; of cameras that share d, one has the prior of all."""
     points: Targets = field(default_factory=Targets)
     """Control points."""
 

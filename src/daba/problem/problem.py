@@ -63,7 +63,7 @@ class Problem:
     focal: Floats
     """Focal length, in pixels, by which each camera's observations were divided, (C,)."""
     name: str = "problem"
-    """For tables and file names."""
+    """The name that tables and files show."""
     info: dict[str, Any] = field(default_factory=dict)
     """What the reader wants remembered: file, intrinsics reading, fit residuals."""
     shared: Ints | None = None

@@ -14,7 +14,7 @@ import numpy as np
 from daba.problem.problem import Floats, Problem, camera_records
 
 ROUNDS = 50
-"""Of reweighting, which makes the fit one of least distances: a few wild fixes do not matter."""
+"""Rounds of reweighting, which makes the fit one of least distances: wild fixes do not matter."""
 STRAIGHT = 1e-4
 """Cameras whose spread across their line is less than the root of this share of that along it do
 not tell how the scene is turned about the line."""

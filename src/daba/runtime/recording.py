@@ -65,7 +65,7 @@ class Snapshot(NamedTuple):
     cameras: np.ndarray
     """R row by row and the centre from the origin on, (n,12)."""
     points: np.ndarray
-    """From the origin on, (m,3)."""
+    """Positions relative to the origin, (m,3)."""
 
 
 Watcher = Callable[[Still, Snapshot], Any]
@@ -73,7 +73,7 @@ Watcher = Callable[[Still, Snapshot], Any]
 
 @dataclass
 class Recorder(Observer):
-    """For `daba.solve(recorder=…)`: takes snapshots and hands them on.
+    """Takes snapshots of a solve (`daba.solve(recorder=…)`) and hands them on.
 
     Args:
         folder: where they are written; it must be empty or new
@@ -220,7 +220,7 @@ def _put_together(parts: list[dict[str, np.ndarray]], name: str, info: dict[str,
 
 
 def _sorted(still: Still, cameras: np.ndarray, points: np.ndarray) -> Still:
-    """By number: who owns what may change from one solve to the next."""
+    """Sort by number: who owns what may change from one solve to the next."""
     return still._replace(
         camera_id=still.camera_id[cameras],
         camera_device=still.camera_device[cameras],

@@ -39,7 +39,7 @@ class Iteration:
     restarts: int = 0
     """Devices that threw their accelerated step away."""
     pcg_iterations: int = 0
-    """Of conjugate gradients, of all devices together."""
+    """Iterations of conjugate gradients, of all devices together."""
     lm_retries: int = 0
     """Steps that were rejected and tried again with a smaller radius, of all devices together."""
     lm_steps: int = 0
@@ -49,7 +49,7 @@ class Iteration:
     compute_seconds: float = 0.0
     """Mean over processes, as the next two."""
     waiting_seconds: float = 0.0
-    """For neighbours' variables to arrive."""
+    """Seconds in which processes waited for neighbours' variables."""
     exchange_seconds: float = 0.0
     """Packing, sending and unpacking."""
     prior_objective: float = 0.0
@@ -63,7 +63,7 @@ class RankReport:
     rank: int
     devices: Sequence[int]
     bytes_sent: dict[int, int] = field(default_factory=dict)
-    """To each neighbouring rank."""
+    """Bytes sent to each neighbouring rank."""
     compute_seconds: float = 0.0
     waiting_seconds: float = 0.0
     exchange_seconds: float = 0.0
@@ -247,7 +247,7 @@ class Result:
 
     @cached_property
     def colmap_errors(self) -> dict[str, float] | None:
-        """Of a COLMAP model: its mean reprojection error as COLMAP computes it, at the start and
+        """The mean reprojection error of a COLMAP model, as COLMAP computes it, at the start and
         now, and how far its cameras are from the rays that were solved for."""
         if self.solution is None or "colmap" not in self.solution.info:
             return None

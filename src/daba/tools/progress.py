@@ -100,7 +100,7 @@ class Progress:
         return "  ".join(words)
 
     def seconds_left(self, iteration: Iteration) -> float | None:
-        """At the mean speed so far; None while it cannot be estimated."""
+        """Seconds left at the mean speed so far; None while they cannot be estimated."""
         remaining = self.total - iteration.iteration
         if self.first is None or iteration.iteration == 0 or remaining <= 0:
             return None

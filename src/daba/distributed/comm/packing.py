@@ -17,7 +17,7 @@ Arrays = dict[str, Any]
 
 @dataclass(frozen=True)
 class Packing:
-    """For one process. What is here called a count is of rows, and in the order of neighbours."""
+    """The messages of one process. Lists are in the order of its neighbours, and count rows."""
 
     sent: dict[str, Sequence[Any]]
     """Rows of its own variables that each neighbour sees, by block."""

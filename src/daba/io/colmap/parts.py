@@ -16,7 +16,7 @@ Longs = np.ndarray
 """int64; COLMAP's ids."""
 
 NO_POINT = -1
-"""In place of a 3D point's id, where a 2D point has none."""
+"""The id of the 3D point of a 2D point that has none."""
 
 MODELS = {
     "SIMPLE_PINHOLE": (0, 3),
@@ -113,11 +113,11 @@ class Edits(NamedTuple):
     """What changes in a model; None is no change."""
 
     params: dict[int, Floats]
-    """By camera id."""
+    """New parameters of cameras, by camera id."""
     poses: Floats
-    """Of all images, (I,7)."""
+    """New poses of all images, (I,7)."""
     frames: Floats | None
-    """Of all frames, (F,7)."""
+    """New poses of all frames, (F,7)."""
     xyz: Floats
     errors: Floats
     dropped: np.ndarray

@@ -29,7 +29,7 @@ class ModelObservations(NamedTuple):
     """Observations of the model that the solution still has, whether a solve used them or not."""
 
     row: np.ndarray
-    """Of all 2D points of the model."""
+    """Its number among all 2D points of the model."""
     camera: Ints
     point: Ints
 

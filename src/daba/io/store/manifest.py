@@ -54,7 +54,7 @@ class Manifest:
     info_arrays: dict[str, Entry]
     parts: list[Part]
     prior_losses: dict[str, Any] | None = None
-    """Of a problem with constraints: name and radius of the loss of each kind of prior."""
+    """Name and radius of the loss of each kind of prior; None for a problem without constraints."""
 
 
 def schema(counts: DeviceCounts, observations: int) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:

@@ -58,7 +58,7 @@ class Store:
 
     @property
     def name(self) -> str:
-        """Of the problem."""
+        """The problem's name."""
         return self.manifest.name
 
     @property
@@ -82,7 +82,7 @@ class Store:
 
     @cached_property
     def info(self) -> dict[str, Any]:
-        """As in `Problem.info`."""
+        """What `Problem.info` holds."""
         arrays = {
             key: self._open(self.path / info_file(key), entry)
             for key, entry in self.manifest.info_arrays.items()
@@ -125,7 +125,7 @@ class Store:
         return Partition(cameras, points, self.devices)
 
     def statistics(self) -> PartitionStatistics:
-        """Of the partition that the store was made with."""
+        """Statistics of the partition that the store was made with."""
         cameras, points = np.diff(self.extent.camera_ptr), np.diff(self.extent.point_ptr)
         device = np.arange(self.devices, dtype=np.int32)
         total = StatisticsSum(

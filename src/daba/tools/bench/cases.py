@@ -16,7 +16,7 @@ from daba.tools.bench.problems import BenchProblem
 DEVICES = (4, 8, 16, 32)
 LOSSES = ("trivial", "huber")
 RADIUS = 32.0
-"""Of the Huber loss, in pixels."""
+"""Radius of the Huber loss, in pixels."""
 FULL = 1000
 """Iterations of a decentralized method in the paper …"""
 CENTRAL = 40
@@ -26,7 +26,7 @@ PATIENCE = 5.0
 FOOTPRINT = "footprint"
 """A case that runs nothing: memory and bytes, predicted from the partition."""
 ALL_DEVICES = (1, 2, 4, 8, 16, 32)
-"""For which they are predicted."""
+"""Numbers of devices for which they are predicted."""
 Backend = Literal["cpu", "gpu"]
 
 
@@ -45,7 +45,7 @@ class Case:
 
     @property
     def options(self) -> dict[str, Any]:
-        """For `daba.solve`."""
+        """Options for `daba.solve`."""
         own = METHODS[self.method].options if self.method in METHODS else {}
         return own if self.backend == "cpu" else {**own, "backend": self.backend}
 
@@ -60,7 +60,7 @@ class Case:
         """Everything that its result depends on."""
         return {
             "problem": self.source.name,
-            "content": self.source.mark,
+            "content": self.source.checksum,
             "method": self.method,
             "options": self.options,
             "devices": self.devices,

@@ -22,7 +22,7 @@ CONFIGURATIONS = {
     "dense_schur": "--linear-solver dense_schur",
     "iterative_schur": "--linear-solver iterative_schur",
 }
-"""With analytic derivatives; which is best depends on the problem."""
+"""Ceres with analytic derivatives; which solver is best depends on the problem."""
 MOST_CAMERAS_FOR_DENSE = 300
 PATIENCE = 2.0
 """A configuration is stopped after this many times the shortest complete run so far …"""

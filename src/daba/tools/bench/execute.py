@@ -72,8 +72,8 @@ class Bench:
         return self.solve(case, problem)
 
     def solve(self, case: Case, problem: Problem) -> dict[str, Any]:
-        """With no tolerance, so that every method makes all its iterations; the partition is made
-        before the clock starts, and kernels are compiled before, too."""
+        """Solve with no tolerance, so that every method makes all its iterations; the partition is
+        made and kernels are compiled before the clock starts."""
         from daba.core.losses import make_loss
         from daba.runtime.signals import REASONS
         from daba.runtime.solve import solve

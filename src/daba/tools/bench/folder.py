@@ -42,13 +42,13 @@ class Folder:
         return BenchRun(case.settings(), data)
 
     def results(self, cases: Iterable[Case]) -> Results:
-        """Of all cases that have one; where a case has none, that of the other backend."""
+        """Results of all cases that have one; where a case has none, that of the other backend."""
         found = (self.read(case) or self.read(case.elsewhere) for case in cases)
         return Results(run for run in found if run is not None)
 
     def partition(self, source: BenchProblem, devices: int, problem: Problem) -> Partition:
         """Made once: all methods get the same, on whatever machine they run."""
-        path = self.path / source.name / f"partition-{devices}-{source.mark}.npz"
+        path = self.path / source.name / f"partition-{devices}-{source.checksum}.npz"
         with suppress(OSError, ValueError, KeyError, zipfile.BadZipFile), path.open("rb") as file:
             kept = np.load(file)
             return partition_from_arrays(problem, kept["cameras"], kept["points"])

@@ -33,7 +33,7 @@ now and then, its metric."""
 
 
 def footprint(problem: Problem, partition: Partition) -> dict[str, Any]:
-    """By method: most memory of a device, without the program itself, and bytes sent by all."""
+    """For each method the most memory of a device, without the program, and bytes sent by all."""
     memory = _memory(problem, partition)
     ghosts = {block: _ghosts(problem, partition, block) for block in ROW}
     once = int(sum(ROW[block] * ghosts[block].sum() for block in ROW))
@@ -50,7 +50,7 @@ def footprint(problem: Problem, partition: Partition) -> dict[str, Any]:
 
 
 def _memory(problem: Problem, partition: Partition, copies: bool = False) -> np.ndarray:
-    """Of each device, (S,), without the program."""
+    """Memory of each device, (S,), without the program."""
     layout = lay_out(problem, partition)
     pieces = (layout.piece(device) for device in range(partition.devices))
     predicted = with_factors(statistics(problem, partition).memory, pieces, layout.extent, copies)
@@ -69,7 +69,7 @@ def _ghosts(problem: Problem, partition: Partition, block: Block) -> np.ndarray:
 
 
 def _consensus_memory(problem: Problem, partition: Partition, block: Block) -> np.ndarray:
-    """Of each device, (S,): its system with its copies, what each copy remembers, and x."""
+    """Memory of each device, (S,): its system with its copies, what each copy remembers, and x."""
     copied, shared = _with_copies(problem, partition, block)
     held_cameras, held_points = _counts(shared)
     copies = held_cameras if block == "cameras" else held_points

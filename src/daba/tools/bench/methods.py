@@ -13,10 +13,10 @@ class Method:
     label: str
     about: str
     options: dict[str, Any] = field(default_factory=dict)
-    """For `daba.solve`; others have programs of their own."""
+    """Options for `daba.solve`; other methods have programs of their own."""
     centralized: bool = False
     cost: float = 1.0
-    """Of a run, roughly, relative to DABA: only the time left is estimated by it."""
+    """Cost of a run, roughly, relative to DABA: only the time left is estimated by it."""
     rounds: int = 1
     """Exchanges with neighbours in an iteration."""
 
@@ -64,6 +64,6 @@ METHODS = {
 DECENTRALIZED = tuple(name for name, method in METHODS.items() if not method.centralized)
 CENTRALIZED = tuple(name for name, method in METHODS.items() if method.centralized)
 PAPER = ("dr", "admm", "daba")
-"""Those of the paper's tables, in their order."""
+"""The methods of the paper's tables, in their order."""
 REFERENCES = ("ceres", "lm")
 """Which run F_ref is taken from: the first that is there."""

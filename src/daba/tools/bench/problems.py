@@ -22,8 +22,8 @@ class BenchProblem:
 
     name: str
     path: Path
-    mark: str
-    """Of its content: another file of the same name is another problem."""
+    checksum: str
+    """Checksum of its content: another file of the same name is another problem."""
 
     @property
     def size(self) -> int:

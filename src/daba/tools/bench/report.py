@@ -185,7 +185,7 @@ def methods_table(results: Results) -> Table:
 
 
 def failures_table(results: Results) -> Table:
-    """By reason: one that holds for many runs is reported once."""
+    """Failures by reason: one that holds for many runs is reported once."""
     reasons: dict[tuple[str, int, str], list[str]] = {}
     for run in results.failed:
         known = METHODS.get(run.method)

@@ -54,10 +54,10 @@ class BenchCommand:
     losses: tuple[str, ...] = LOSSES
     """trivial, huber (32 pixels), or both."""
     iterations: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
-    """Of the decentralized methods (default: 40, and at most 3 seconds a run). Centralized ones
-    make 40, as in the paper."""
+    """Iterations of the decentralized methods (default: 40, and at most 3 seconds a run).
+    Centralized ones make 40, as in the paper."""
     full: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
-    """As many iterations as in the paper, 1000."""
+    """Make as many iterations as in the paper, 1000."""
     max_seconds: Annotated[float | None, tyro.conf.arg(metavar="S", help_behavior_hint="")] = None
     """Stop each run after so long, centralized ones after five times that; the report says so."""
     threads: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None

@@ -114,7 +114,7 @@ def _whole(store: Store, s: PartitionStatistics) -> _Shared:
 
 
 def _predicted(s: PartitionStatistics, shared: Layout | Store) -> PartitionStatistics:
-    """With the memory of the linear solver that would be chosen."""
+    """The statistics with the memory of the linear solver that would be chosen."""
     pieces = (shared.piece(device) for device in range(s.devices))
     return replace(s, memory=with_factors(s.memory, pieces, shared.extent))
 

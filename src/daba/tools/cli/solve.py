@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from daba.runtime.result import Result
 
 EXIT_CODES = {reason: 128 + number for number, reason in REASONS.items()}
-"""As a shell reports a process that a signal has ended, though here everything is in order."""
+"""Exit codes of solves that a signal has ended, as a shell reports them; everything is written."""
 
 GROUPS = {
     "method": (

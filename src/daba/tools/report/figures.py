@@ -17,7 +17,7 @@ MOST = 400
 """Points of a curve: more cannot be seen, and make the page large."""
 
 TICKS = [m * 10**n for n in range(1, 7) for m in (1, 3)]
-"""Of a long axis of iterations, linear up to 10 and logarithmic from there."""
+"""Ticks of a long axis of iterations, linear up to 10 and logarithmic from there."""
 
 
 def colour(number: int) -> str:

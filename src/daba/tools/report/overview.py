@@ -60,7 +60,7 @@ def overview(result: Result, comm: Communicator) -> dict[str, Any] | None:
 
 
 def _one_device(problem: Problem) -> Partition:
-    """Of a result that does not say who owned what."""
+    """The partition of a result that does not say who owned what."""
     cameras, points = problem.num_cameras, problem.num_points
     return Partition(np.zeros(cameras, np.int32), np.zeros(points, np.int32), 1)
 
@@ -72,7 +72,7 @@ class _Part:
     devices: np.ndarray
     """Cameras, points, observations and inter observations of each device, (4, S)."""
     counts: np.ndarray
-    """Of each bin, at the start and at the solution, (2, bins)."""
+    """Observations in each bin, at the start and at the solution, (2, bins)."""
     sums: Floats
     """Σ |r| and Σ |r|², at the start and at the solution, (2, 2)."""
     worst: list[dict[str, Any]]
@@ -91,7 +91,7 @@ class _Part:
         points: int,
         share: float = 1.0,
     ) -> _Part:
-        """Of a problem, or of the cameras of a process and all that they see.
+        """The part of a problem, or of the cameras of a process and all that they see.
 
         numbers   of its cameras in the whole problem
         points    how many come first and are its own; the others are looked at elsewhere

@@ -134,7 +134,7 @@ def options_table(runs: list[RecordedRun]) -> Table:
 
 
 def changed_options(run: RecordedRun) -> str:
-    """Those that are not the default, in one line."""
+    """The options that are not the default, in one line."""
     default = Options().to_dict()
     changed = {k: v for k, v in run.options.items() if k in default and v != default[k]}
     return ", ".join(f"{name} {_word(value)}" for name, value in changed.items()) or "none"

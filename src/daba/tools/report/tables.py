@@ -58,7 +58,7 @@ class Table:
         return "\n\n".join(parts)
 
     def wordy(self) -> list[bool]:
-        """Of each column, whether it has words, which begin at its left, rather than numbers."""
+        """Which columns have words, which begin at the left, rather than numbers."""
         columns = zip(*(map(_cell, row) for row in self.rows), strict=True)
         return [
             not any(cell.text[:1].isdigit() or cell.text[:1] == "–" for cell in column)
@@ -107,12 +107,12 @@ def _cell(entry: Entry) -> Cell:
 
 
 def number(value: float | None, digits: int = 5) -> str:
-    """To so many digits; – where there is none."""
+    """The value to so many digits; – where there is none."""
     return "–" if value is None else f"{value:.{digits}g}"
 
 
 def plain(value: float, digits: int = 4) -> str:
-    """To so many digits, and without a power of ten where that is easy to read."""
+    """The value to so many digits, without a power of ten where that is easy to read."""
     if 10**digits <= abs(value) < 1e9:
         return f"{value:,.0f}"
     return f"{value:.{digits}g}"

@@ -114,7 +114,7 @@ def _spread(
 def _seen(
     layout: Layout, lenses: Optics, part: Surface, point: Ints, camera: Ints
 ) -> tuple[Ints, Ints]:
-    """Those pairs in which the point is in sight, faces the camera and lies in the picture."""
+    """The pairs in which the point is in sight, faces the camera and lies in the picture."""
     delta = part.points[point] - layout.centers[camera]
     distance = np.sqrt(np.einsum("kx,kx->k", delta, delta))
     facing = -np.einsum("kx,kx->k", delta, part.normals[point])

@@ -27,7 +27,7 @@ def by_device(device: np.ndarray) -> np.ndarray:
 
 
 def by_error(errors: Floats, low: float, high: float) -> np.ndarray:
-    """On a logarithmic scale from low to high; what has no error is grey."""
+    """Colours on a logarithmic scale from low to high; what has no error is grey."""
     known = np.isfinite(errors)
     share = np.log(np.clip(np.where(known, errors, low), low, high) / low) / np.log(high / low)
     at = share * (len(RAMP) - 1)
@@ -55,7 +55,7 @@ def lifted(colours: np.ndarray) -> np.ndarray:
 
 
 def of_lines(colours: np.ndarray) -> np.ndarray:
-    """As the browser wants them: it takes the colours of lines for light, those of points not."""
+    """Colours as the browser wants them: it takes those of lines for light, those of points not."""
     return np.rint(255.0 * (colours / 255.0) ** 2.2).astype(np.uint8)
 
 

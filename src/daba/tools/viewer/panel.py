@@ -42,7 +42,7 @@ class Panel:
         (control.on_update if hasattr(control, "on_update") else control.on_click)(run)
 
     def change(self, control: Any, value: Any) -> None:
-        """As if somebody had set it on the page."""
+        """Set a control as if somebody had done so on the page."""
         with self.lock:
             control.value = value
             self._changes[id(control)]()

@@ -14,7 +14,7 @@ from daba.problem.problem import Floats
 from daba.tools.orientation import Frame, bounds
 
 WIDTH = 10.0
-"""Of the scene in the picture, but for what lies far out."""
+"""Width of the scene in the picture, but for what lies far out."""
 FAR = 100.0 * WIDTH
 """What lies further away is not shown: it would be a speck, and upset the browser's arithmetic."""
 
@@ -23,7 +23,7 @@ AGREE = 0.5
 TILT = 32.0
 """Degrees at which one looks down at first."""
 FILL = 0.92
-"""Of the distance at which all corners of the scene's box are seen: they are usually empty."""
+"""Share of the distance at which all corners of the scene's box are seen; most are empty."""
 
 
 class Placing(NamedTuple):

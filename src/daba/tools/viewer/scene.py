@@ -126,7 +126,7 @@ class ViewerScene:
         )
 
     def _lines(self, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of some cameras, and the colours of their ends."""
+        """The lines of some cameras, and the colours of their ends."""
         corners, colours = self._corners()[which], self._camera_colours()[which]
         shown = np.isfinite(corners).all(axis=(1, 2))
         lines = corners[shown][:, EDGES].reshape(-1, 2, 3).astype(np.float32)

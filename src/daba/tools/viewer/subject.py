@@ -38,7 +38,7 @@ class CameraObservations(NamedTuple):
 
     points: Ints
     errors: Floats
-    """In pixels, as a reader of the file computes them; NaN where they are not known."""
+    """Errors in pixels, as a reader of the file computes them; NaN where they are not known."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ShownErrors:
     points: Floats
     cameras: Floats
     each: Floats
-    """Of each observation."""
+    """The error of each observation."""
 
 
 @dataclass
@@ -61,10 +61,10 @@ class Subject:
     """Half width and height of each camera's image at distance 1."""
     estimates: list[ShownEstimate]
     colors: np.ndarray | None = None
-    """Of the points, (P,3) of uint8."""
+    """Colours of the points, (P,3) of uint8."""
     images: list[str] | None = None
     problems: list[Problem] = field(default_factory=list)
-    """Those of the estimates, where observations are known."""
+    """The problems of the estimates, where observations are known."""
     partition: Callable[[], Partition] | None = None
     film: bool = False
     """Whether the estimates are the iterations of one solve."""
@@ -75,7 +75,7 @@ class Subject:
         return self.partition()
 
     def errors(self, number: int) -> ShownErrors:
-        """Of the estimate with that number."""
+        """The errors of the estimate with that number."""
         return self._errors(number)
 
     def __post_init__(self) -> None:

@@ -23,9 +23,9 @@ class ObservationsByDevice(NamedTuple):
     buckets: Buckets
     """All of them, in ranges of points."""
     outer: Buckets
-    """Those that cross between devices, in ranges of cameras; yet to be filled."""
+    """The observations that cross between devices, in ranges of cameras; yet to be filled."""
     counts: list[DeviceCounts]
-    """Of each device."""
+    """What each device has."""
     statistics: PartitionStatistics
 
 
