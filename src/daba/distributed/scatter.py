@@ -157,25 +157,25 @@ def _setup(
     name: str,
 ) -> Setup:
     e = shard.extent
-    checksums, here = _checksums(shard), np.zeros((shard.num_devices, 2))
-    here[:, 0] = checksums
-    here[0, 1] = np.count_nonzero(shard.inter.camera < shard.num_cameras)  # by camera: once each
-    rows = comm.gather(here)
-    inter = rows[:, 1].sum() / max(e.observations, 1)
+    inter = np.zeros(shard.num_devices)  # of the process, with its first device
+    inter[0] = np.count_nonzero(shard.inter.camera < shard.num_cameras)  # by camera: once each
+    checksums, inter = comm.gather(np.column_stack([_checksums(shard), inter])).T
     return Setup(
         shard=shard,
         options=options,
         comm=comm,
         source=source,
         orders=orders,
-        sizes=Sizes(name, e.cameras, e.points, e.observations, float(inter)),
+        sizes=Sizes(
+            name, e.cameras, e.points, e.observations, float(inter.sum() / max(e.observations, 1))
+        ),
         fingerprint={
             "name": name,
             "cameras": e.cameras,
             "points": e.points,
             "observations": e.observations,
             "devices": e.devices,
-            "checksums": [int(value) for value in rows[:, 0]],
+            "checksums": [int(value) for value in checksums],
         },
     )
 

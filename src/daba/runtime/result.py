@@ -186,64 +186,9 @@ class Result:
 
     def rows(self) -> list[tuple[str, str]]:
         """The result table, as (what, value) pairs."""
-        p, first, last = self.sizes, self.history[0], self.history[-1]
-        made = last.iteration
-        method = "lm" if self.options.centralized else self.options.method
-        total = [sum(getattr(i, name) for i in self.history) for name in _COUNTED]
-        per = f", {1e3 * (last.seconds - first.seconds) / made:.3g} ms each" if made else ""
-        rows = [
-            (
-                "problem",
-                f"{p.name}: {p.cameras:,} cameras, {p.points:,} points, "
-                f"{p.observations:,} observations",
-            ),
-            ("method", self._method_words(method)),
-            ("F / K", f"{first.mean_objective:.6g} → {last.mean_objective:.6g}"),
-            ("pixel error, rms", self._pixel_words()),
-            *self._constraint_rows(),
-            ("iterations", f"{made} in {last.seconds:.2f} s{per}"),
-            (
-                "linear solver",
-                f"{self.linear_solver}, {total[1]} PCG iterations, {total[2]} retries",
-            ),
-            ("stopped", self.reason),
-        ]
-        if method == "daba":
-            rows.insert(5, ("restarts", f"{total[0]} of {made * self.options.devices} steps"))
-        rows[-1:-1] = self._colmap_rows()
-        if self.corrected:
-            rows.insert(-1, ("points behind cameras", f"{self.corrected:,}, brought in front"))
-        if self.dropped is not None:
-            rows[-1:-1] = self.dropped.rows()
-        if len(self.ranks) > 1:
-            rows.insert(-1, ("processes", self._process_words()))
-        return rows + [("note", note) for note in self.notes]
+        from daba.runtime.summary import rows
 
-    def _constraint_rows(self) -> list[tuple[str, str]]:
-        """Nothing for a plain problem."""
-        first, last = self.history[0], self.history[-1]
-        notes = self.constraints
-        rows = [("constraints", "; ".join(notes))] if notes else []
-        if first.prior_objective > 0 or last.prior_objective > 0:
-            was, now = first.prior_objective, last.prior_objective
-            rows.append(("priors, their part of F", f"{was:.6g} → {now:.6g}"))
-        return rows
-
-    def _pixel_words(self) -> str:
-        if self.solution is None:
-            first, last = self.history[0], self.history[-1]
-            return f"{first.rms_pixels:.4g} → {last.rms_pixels:.4g} px (to first order)"
-        return (
-            f"{self.start_pixel_error.rms:.4g} → {self.pixel_error.rms:.4g} px "
-            f"(median {self.pixel_error.median:.3g})"
-        )
-
-    def _colmap_rows(self) -> list[tuple[str, str]]:
-        if (errors := self.colmap_errors) is None:
-            return []
-        words = f"{errors['start_px']:.6g} → {errors['mean_px']:.6g} px"
-        fit = f"rms {errors['fit_rms_px']:.2g}, largest {errors['fit_max_px']:.2g} px"
-        return [("pixel error (COLMAP)", words), ("intrinsics fit", fit)]
+        return rows(self)
 
     @cached_property
     def colmap_errors(self) -> dict[str, float] | None:
@@ -260,29 +205,6 @@ class Result:
             "fit_rms_px": now.fit["rms_px"],
             "fit_max_px": now.fit["max_px"],
         }
-
-    def _process_words(self) -> str:
-        ranks, made = self.ranks, max(self.history[-1].iteration, 1)
-        total = sum(sum(r.bytes_sent.values()) for r in ranks)
-        busy = [
-            sum(getattr(r, f"{what}_seconds") for r in ranks) / len(ranks)
-            for what in ("compute", "waiting", "exchange")
-        ]
-        return (
-            f"{len(ranks)}; {total / made / 1e6:.4g} MB sent per iteration; mean seconds "
-            f"computing {busy[0]:.3g}, waiting {busy[1]:.3g}, exchanging {busy[2]:.3g}; peak "
-            f"memory {max(r.peak_memory for r in ranks) / 1e6:.0f} MB"
-        )
-
-    def _method_words(self, method: str) -> str:
-        loss = self.options.loss
-        words = f"{method}, loss {loss.name}"
-        if loss.name != "trivial":
-            words += f" ({loss.radius:g} px)"
-        if method != "lm":
-            share = f"{100 * self.inter_share:.1f} % inter observations"
-            words += f", {self.options.devices} devices ({share}), refine {self.options.refine}"
-        return words
 
     def summary(self) -> str:
         """The result table as plain text."""
@@ -323,6 +245,3 @@ class Result:
             },
             "ranks": [rank.to_dict() for rank in self.ranks],
         }
-
-
-_COUNTED = ("restarts", "pcg_iterations", "lm_retries")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -17,16 +16,14 @@ from daba.io.store.store import Store
 from daba.runtime.checkpoint import Checkpoints
 from daba.runtime.signals import REASONS
 from daba.tools.cli.arguments import Flag, Intrinsics, Kind, Overwrite, Quiet, Rigs, flags_of, parse
-from daba.tools.cli.console import make_console, pairs_table, to_json
-from daba.tools.cli.outputs import check_problem_target
+from daba.tools.cli.console import make_console, pairs_table
+from daba.tools.cli.outputs import check_outputs, check_shared, write_outputs
 from daba.tools.cli.watching import make_recorder, stay
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from daba.distributed.comm.base import Communicator
     from daba.problem.problem import Problem
-    from daba.runtime.result import Result
 
 EXIT_CODES = {reason: 128 + number for number, reason in REASONS.items()}
 """Exit codes of solves that a signal has ended, as a shell reports them; everything is written."""
@@ -125,7 +122,7 @@ def run(argv: list[str]) -> int:
     constraints = ConstraintOptions(**{name: values.pop(name) for name in flags})
     options = make_options(values)
     checkpoints = _checkpoints(command)
-    _check_outputs(command)
+    check_outputs(command)
 
     from daba.distributed.comm.launcher import communicator
     from daba.distributed.scatter import options_for
@@ -150,7 +147,7 @@ def run(argv: list[str]) -> int:
 
         read = load(command.input, command.intrinsics, rigs=command.rigs)
         problem = constrain(read, constraints)
-        _check_shared(command, problem)
+        check_shared(command, problem)
         if not options.centralized and options.devices > problem.num_cameras:
             make_partition(problem, options.devices)  # says why not, before anything is compiled
     port = command.view_port if command.view else None
@@ -166,7 +163,7 @@ def run(argv: list[str]) -> int:
             log=command.log,
             recorder=recorder,
         )
-    written, errors = _write(command, result, comm)
+    written, errors = write_outputs(command, result, comm)
     if console is not None:
         console.print()
         console.print(pairs_table([*result.rows(), *(("written", str(path)) for path in written)]))
@@ -234,96 +231,3 @@ def make_options(values: dict[str, Any]) -> Options:
     values = dict(values)
     loss = make_loss(values.pop("loss"), values.pop("loss_radius"))
     return Options(**values, loss=loss)
-
-
-def _check_outputs(command: SolveCommand) -> None:
-    """Refuse what cannot be written now rather than after an hour."""
-    from daba.io.files import file_target, folder_target
-    from daba.runtime.recording import check_folder
-
-    for path in command.output:
-        check_problem_target(path, command.input, command.overwrite)
-    for target in (command.history, command.report):
-        if target is not None:
-            file_target(target)
-    if command.plot is not None:
-        from daba.tools.plotting import check_suffix
-
-        check_suffix(command.plot)
-        file_target(command.plot)
-    if command.log is not None:
-        folder_target(command.log, "a log", in_place=True)
-    if command.record is not None:
-        check_folder(command.record)
-    paths = [*command.output, command.history, command.plot, command.report]
-    known = [path.resolve() for path in paths if path is not None]
-    for path in known:
-        if known.count(path) > 1:
-            raise DabaError(f"{path} is to be written twice; give every file a name of its own")
-
-
-def _check_shared(command: SolveCommand, problem: Problem) -> None:
-    """Images that have one camera in a COLMAP model cannot be written there with several."""
-    from daba.io.formats import target_format
-
-    if "colmap" not in problem.info or problem.shared is not None:
-        return
-    for path in command.output:
-        if target_format(path, True).name == "colmap":
-            raise DabaError(
-                f"cannot write {path}: a COLMAP model has one camera for images that share it, so "
-                "--share-intrinsics none needs another format"
-            )
-
-
-def _write(
-    command: SolveCommand, result: Result, comm: Communicator
-) -> tuple[list[Path], list[str]]:
-    """Write every file that can be written; returns those, and what went wrong with others. All
-    processes write a store; rank 0 writes the rest, and gathers the solution for that."""
-    from daba.io.files import open_output
-    from daba.io.folders import is_store
-    from daba.runtime.gather import gather, save_store
-    from daba.tools.plotting import convergence
-    from daba.tools.report.overview import record
-
-    written: list[Path] = []
-    errors: list[str] = []
-
-    def attempt(path: Path | None, write: Callable[[Path], object]) -> None:
-        if path is not None:
-            try:
-                write(path)
-                written.append(path)
-            except DabaError as error:
-                errors.append(str(error))
-
-    def write_history(path: Path) -> None:
-        with open_output(path) as out:
-            out.write(to_json(recorded).encode() + b"\n")
-
-    def write_page(path: Path) -> None:
-        from daba.tools.report.run_report import write_report
-
-        write_report([cast("dict[str, Any]", recorded)], path)
-
-    stores = [path for path in command.output if path.suffix == ".daba" or is_store(path)]
-    files = [path for path in command.output if path not in stores]
-    for path in stores:
-        attempt(path, lambda path: save_store(result, path, comm))
-    whole = gather(result, comm) if files else None
-    for path in files if comm.rank == 0 else ():
-        attempt(path, lambda path: _save(command, cast("Problem", whole), path))
-    wanted = command.history is not None or command.report is not None
-    recorded = record(result, comm) if wanted else None
-    if comm.rank == 0:
-        attempt(command.history, write_history)
-        attempt(command.report, write_page)
-        attempt(command.plot, lambda path: convergence(result, path))
-    return written, errors if comm.rank == 0 else []
-
-
-def _save(command: SolveCommand, solution: Problem, path: Path) -> None:
-    from daba.io.formats import save
-
-    save(solution, path, kind=command.kind, overwrite=command.overwrite)

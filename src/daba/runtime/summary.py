@@ -1,0 +1,95 @@
+"""The result table: a solve in a few lines of words."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from daba.runtime.result import Result
+from daba.solver.interface import Counts
+
+Rows = list[tuple[str, str]]
+
+
+def rows(result: Result) -> Rows:
+    """(what, value) pairs."""
+    p, first, last = result.sizes, result.history[0], result.history[-1]
+    made = last.iteration
+    method = "lm" if result.options.centralized else result.options.method
+    total = Counts()
+    for entry in result.history:
+        total.add(Counts(**{name: getattr(entry, name) for name in asdict(total)}))
+    each = f", {1e3 * (last.seconds - first.seconds) / made:.3g} ms each" if made else ""
+    sizes = f"{p.cameras:,} cameras, {p.points:,} points, {p.observations:,} observations"
+    tries = f"{total.pcg_iterations} PCG iterations, {total.lm_retries} retries"
+    table = [
+        ("problem", f"{p.name}: {sizes}"),
+        ("method", _method_words(result, method)),
+        ("F / K", f"{first.mean_objective:.6g} → {last.mean_objective:.6g}"),
+        ("pixel error, rms", _pixel_words(result)),
+        *_constraint_rows(result),
+        ("iterations", f"{made} in {last.seconds:.2f} s{each}"),
+    ]
+    if method == "daba":
+        table.append(("restarts", f"{total.restarts} of {made * result.options.devices} steps"))
+    table += [("linear solver", f"{result.linear_solver}, {tries}"), *_colmap_rows(result)]
+    if result.corrected:
+        table.append(("points behind cameras", f"{result.corrected:,}, brought in front"))
+    if result.dropped is not None:
+        table += result.dropped.rows()
+    if len(result.ranks) > 1:
+        table.append(("processes", _process_words(result)))
+    return [*table, ("stopped", result.reason), *(("note", note) for note in result.notes)]
+
+
+def _constraint_rows(result: Result) -> Rows:
+    """Nothing for a plain problem."""
+    first, last = result.history[0], result.history[-1]
+    notes = result.constraints
+    rows = [("constraints", "; ".join(notes))] if notes else []
+    if first.prior_objective > 0 or last.prior_objective > 0:
+        was, now = first.prior_objective, last.prior_objective
+        rows.append(("priors, their part of F", f"{was:.6g} → {now:.6g}"))
+    return rows
+
+
+def _pixel_words(result: Result) -> str:
+    if result.solution is None:
+        first, last = result.history[0], result.history[-1]
+        return f"{first.rms_pixels:.4g} → {last.rms_pixels:.4g} px (to first order)"
+    return (
+        f"{result.start_pixel_error.rms:.4g} → {result.pixel_error.rms:.4g} px "
+        f"(median {result.pixel_error.median:.3g})"
+    )
+
+
+def _colmap_rows(result: Result) -> Rows:
+    if (errors := result.colmap_errors) is None:
+        return []
+    words = f"{errors['start_px']:.6g} → {errors['mean_px']:.6g} px"
+    fit = f"rms {errors['fit_rms_px']:.2g}, largest {errors['fit_max_px']:.2g} px"
+    return [("pixel error (COLMAP)", words), ("intrinsics fit", fit)]
+
+
+def _process_words(result: Result) -> str:
+    ranks, made = result.ranks, max(result.history[-1].iteration, 1)
+    total = sum(sum(r.bytes_sent.values()) for r in ranks)
+    busy = [
+        sum(getattr(r, f"{what}_seconds") for r in ranks) / len(ranks)
+        for what in ("compute", "waiting", "exchange")
+    ]
+    return (
+        f"{len(ranks)}; {total / made / 1e6:.4g} MB sent per iteration; mean seconds "
+        f"computing {busy[0]:.3g}, waiting {busy[1]:.3g}, exchanging {busy[2]:.3g}; peak "
+        f"memory {max(r.peak_memory for r in ranks) / 1e6:.0f} MB"
+    )
+
+
+def _method_words(result: Result, method: str) -> str:
+    loss = result.options.loss
+    words = f"{method}, loss {loss.name}"
+    if loss.name != "trivial":
+        words += f" ({loss.radius:g} px)"
+    if method != "lm":
+        share = f"{100 * result.inter_share:.1f} % inter observations"
+        words += f", {result.options.devices} devices ({share}), refine {result.options.refine}"
+    return words
