@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from daba.core.version import __version__
-
 _HOME = {
     "daba.io.constraint_options": ["ConstraintOptions", "constrain"],
     "daba.runtime.checkpoint": ["Checkpoints"],
     "daba.core.errors": ["DabaError", "DabaWarning"],
+    "daba.core.version": ["__version__"],
     "daba.problem.outliers": ["Dropped", "filter_outliers"],
     "daba.runtime.gather": ["gather", "save_store"],
     "daba.problem.diagnostics": ["inspect"],
@@ -44,7 +43,7 @@ _RENAMED = {"Asked": "ConstraintOptions"}
 """What version 0.1 called some of them."""
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = sorted([*_MODULE, "__version__"])
+__all__ = sorted(_MODULE)
 
 if TYPE_CHECKING:
     from daba.core.errors import DabaError, DabaWarning
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
         make_loss,
     )
     from daba.core.options import Options
+    from daba.core.version import __version__
     from daba.distributed.comm.launcher import communicator
     from daba.io.constraint_options import ConstraintOptions, constrain
     from daba.io.formats import load, save

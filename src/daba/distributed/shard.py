@@ -4,7 +4,7 @@ each device's variables are contiguous, with the ghosts it sees of other process
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,8 +12,10 @@ from daba.core.sorting import stable_order
 from daba.core.types import Devices, Observations, Tasks
 from daba.partition.ordering import Extent, Piece, Records, lay_out, pointers
 from daba.partition.partition import Partition
-from daba.problem.constraints import Constraints, concatenate
 from daba.problem.problem import Floats, Ints, Problem
+
+if TYPE_CHECKING:
+    from daba.problem.constraints import Constraints
 
 TASK_OBSERVATIONS = 1024
 """Fewer observations than this are not worth a task of their own."""
@@ -154,9 +156,19 @@ def join(pieces: list[Piece], first: int, extent: Extent, origin: Problem | None
         intra=_observations(intra, cameras, points),
         inter=_observations(inter, cameras, points, ghost_cameras, ghost_points),
         start=start,
-        constraints=concatenate([p.constraints for p in pieces], camera_ptr, point_ptr),
+        constraints=_constraints(pieces, camera_ptr, point_ptr),
         origin=origin,
     )
+
+
+def _constraints(
+    pieces: list[Piece], camera_ptr: np.ndarray, point_ptr: np.ndarray
+) -> Constraints | None:
+    if all(piece.constraints is None for piece in pieces):
+        return None
+    from daba.problem.constraints import concatenate
+
+    return concatenate([piece.constraints for piece in pieces], camera_ptr, point_ptr)
 
 
 class _Local:

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from daba.core.sorting import stable_order
 from daba.partition.partition import Partition
-from daba.problem.constraints import Constraints
 from daba.problem.problem import Floats, Ints, Problem
+
+if TYPE_CHECKING:
+    from daba.problem.constraints import Constraints
 
 
 class Records(NamedTuple):

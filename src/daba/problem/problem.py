@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daba.core.errors import DabaError
-from daba.problem.constraints import Constraints, normalized, validate
-from daba.problem.priors import Priors
 
 if TYPE_CHECKING:
     from daba.core.losses import Loss
+    from daba.problem.constraints import Constraints
+    from daba.problem.priors import Priors
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -194,9 +194,20 @@ class Problem:
     @property
     def constraints(self) -> Constraints | None:
         """The constraints, in the form that solvers take; None if there are none."""
-        return normalized(
-            Constraints(self.shared, self.free_cameras, self.free_points, self.priors)
-        )
+        if (given := self._given_constraints()) is None:
+            return None
+        from daba.problem.constraints import normalized
+
+        return normalized(given)
+
+    def _given_constraints(self) -> Constraints | None:
+        """The constraints as they were given."""
+        given = (self.shared, self.free_cameras, self.free_points, self.priors)
+        if all(what is None for what in given):
+            return None
+        from daba.problem.constraints import Constraints
+
+        return Constraints(*given)
 
     @property
     def plain(self) -> bool:
@@ -253,8 +264,10 @@ class Problem:
         bad = np.flatnonzero((off > 1e-6) | (np.linalg.det(R) < 0))
         if len(bad):
             raise DabaError(f"camera {bad[0]}: its rotation matrix is not a rotation")
-        constraints = Constraints(self.shared, self.free_cameras, self.free_points, self.priors)
-        validate(constraints, self.cameras, self.focal, P)
+        if (given := self._given_constraints()) is not None:
+            from daba.problem.constraints import validate
+
+            validate(given, self.cameras, self.focal, P)
         for start in range(0, K, 1 << 20):  # in pieces: a large problem must not double in memory
             k = slice(start, start + (1 << 20))
             ends = self.camera_index[k], self.point_index[k]

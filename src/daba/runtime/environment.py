@@ -1,17 +1,12 @@
-"""What a solve runs on, without naming the machine, and how much memory it has used."""
+"""What a solve runs on, without naming the machine."""
 
 from __future__ import annotations
 
 import os
 import platform
-import resource
-import sys
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
-
-STATUS = Path("/proc/self/status")
 
 
 def environment() -> dict[str, Any]:
@@ -41,13 +36,3 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
-
-
-def peak_memory() -> int:
-    """The most memory this process has held at once, in bytes."""
-    if STATUS.exists():  # elsewhere the parent's memory counts until the process is its own
-        for line in STATUS.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return 1024 * int(line.split()[1])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from daba.distributed.comm.base import peak_memory
 from daba.io.files import PathLike, folder_target
-from daba.runtime.environment import peak_memory
 from daba.runtime.observers import Observer
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from daba.core.errors import DabaError
 from daba.core.options import Options
-from daba.distributed.comm.base import Traffic
+from daba.distributed.comm.base import Traffic, peak_memory
 from daba.problem.problem import Problem
-from daba.runtime.environment import peak_memory
 
 if TYPE_CHECKING:
     from daba.distributed.scatter import Sizes

@@ -12,7 +12,6 @@ import numpy as np
 
 from daba.core.errors import DabaError
 from daba.core.options import Options
-from daba.distributed.collective import on_first
 from daba.partition.partition import Partition
 from daba.problem.problem import Problem
 from daba.runtime.loop import BY_USER, Loop
@@ -209,6 +208,8 @@ class _Solve:
 
     def changed(self, problem: Any, change: Callable[[Problem], tuple[Problem, T]]) -> Any:
         """The problem with a change, and what it was; on rank 0, which holds it."""
+        from daba.distributed.collective import on_first
+
         return on_first(self.comm, lambda: change(problem)) or (None, None)
 
     def solve_on(self, result: Result, problem: Problem | None) -> Result:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +16,7 @@ from daba.core.types import Floats
 from daba.distributed.shard import Shard, State
 
 Blocks = Literal["cameras", "points", "both"]
+STATUS = Path("/proc/self/status")
 
 
 @dataclass
@@ -129,6 +133,16 @@ def usable_cores() -> set[int]:
     if hasattr(os, "sched_getaffinity"):
         return set(os.sched_getaffinity(0))
     return set(range(os.cpu_count() or 1))
+
+
+def peak_memory() -> int:
+    """The most memory this process has held at once, in bytes."""
+    if STATUS.exists():  # elsewhere the parent's memory counts until the process is its own
+        for line in STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def assign_devices(work: Sequence[int], ranks: int) -> np.ndarray:
