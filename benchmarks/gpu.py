@@ -19,13 +19,15 @@ import numpy as np
 import torch
 
 from daba.backends.gpu.kernels import decide, intra, moments, pcg, schur, state, step
-from daba.backends.gpu.kernels.book import Row
-from daba.backends.gpu.solver import GpuSolver
+from daba.backends.gpu.operations import GpuOperations
+from daba.backends.table import Row
 from daba.core.options import Options
 from daba.distributed.shard import join
 from daba.io.store.store import Store, write_store
 from daba.partition.ordering import Layout, lay_out
 from daba.runtime.solve import solve
+from daba.solver.algorithm import Algorithm1
+from daba.solver.make import gpu_solver
 from scene import in_strips, landscape
 
 SIZES = (
@@ -107,10 +109,10 @@ def milliseconds(launch: Callable[[], Any], repeats: int = REPEATS) -> float:
     return min(times)
 
 
-def timed_solver(shard: Any, options: Options) -> GpuSolver:
+def timed_solver(shard: Any, options: Options) -> Algorithm1:
     torch.cuda.reset_peak_memory_stats()
     began = time.perf_counter()
-    solver = GpuSolver(shard, options)
+    solver = gpu_solver(shard, options)
     solver.iterate()
     solver.iterate()
     torch.cuda.synchronize()
@@ -118,7 +120,7 @@ def timed_solver(shard: Any, options: Options) -> GpuSolver:
     return solver
 
 
-def iterations(solver: GpuSolver, count: int) -> None:
+def iterations(solver: Algorithm1, count: int) -> None:
     first = solver.objective
     for _ in range(6):  # graphs of the lengths that are needed
         solver.iterate()
@@ -150,7 +152,7 @@ def from_store(layout: Layout, precision: str) -> None:
         print(f"    of these, after laying out: {found.history[-1].seconds:.1f} s", flush=True)
 
 
-def profile(solver: GpuSolver, count: int = 10) -> None:
+def profile(solver: Algorithm1, count: int = 10) -> None:
     """Time of each kernel inside whole iterations."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiled
@@ -164,7 +166,7 @@ def profile(solver: GpuSolver, count: int = 10) -> None:
     print(f"  together {sum(row[0] for row in rows) / 1e3 / count:.3f} ms", flush=True)
 
 
-def kernels(solver: GpuSolver, bandwidth: float) -> None:
+def kernels(solver: Algorithm1, bandwidth: float) -> None:
     print(f"  {'kernel':<22}{'ms':>9}{'GB':>8}{'share':>8}{'registers':>11}{'spills':>8}")
     for name, launch, moved, kernel in launches(solver):
         flags(solver, stopped=name == "move")
@@ -175,7 +177,7 @@ def kernels(solver: GpuSolver, bandwidth: float) -> None:
         print(f"  {name:<22}{ms:9.4f}{moved / 1e9:8.3f}{100 * share:7.0f}%{used:>11}{spilled:>8}",
               flush=True)  # fmt: skip
     flags(solver)
-    it, a = solver.iteration, solver.arrays
+    _, it, a = parts(solver)
     both = milliseconds(lambda: it.product(0))
     w, k, P = a.record_l.element_size(), a.intra_c.records.element_size() * 4, a.P
     moved = k * (len(a.intra_c.records) + len(a.intra_l.records)) + w * P * (16 + 4 + 8)
@@ -187,20 +189,27 @@ def kernels(solver: GpuSolver, bandwidth: float) -> None:
     )
 
 
-def flags(solver: GpuSolver, stopped: bool = False) -> None:
+def flags(solver: Algorithm1, stopped: bool = False) -> None:
     """Make every kernel do its work; a step is made only when CG has stopped."""
-    book = solver.read_book().copy()
+    table = solver.operations.read().copy()
     for row in (Row.RUN, Row.RUN_ODD, Row.TRYING, Row.ACTIVE):
-        book[row] = 1.0
+        table[row] = 1.0
     if stopped:
-        book[Row.RUN] = 0.0
-    book[Row.STATUS] = 0.0
-    solver.write_book(book)
+        table[Row.RUN] = 0.0
+    table[Row.STATUS] = 0.0
+    solver.operations.write(table)
 
 
-def launches(solver: GpuSolver) -> Iterator[tuple[str, Callable[[], Any], float, Any]]:
+def parts(solver: Algorithm1) -> tuple[GpuOperations, Any, Any]:
+    """Operations, their launches, and their arrays."""
+    ops = solver.operations
+    assert isinstance(ops, GpuOperations)
+    return ops, ops.launches, ops.arrays
+
+
+def launches(solver: Algorithm1) -> Iterator[tuple[str, Callable[[], Any], float, Any]]:
     """Name, launch, the bytes that must move at least, and the kernel."""
-    it, a = solver.iteration, solver.arrays
+    ops, it, a = parts(solver)
     w = a.record_l.element_size()
     by_c, by_l = _size(a.intra_c.records), _size(a.intra_l.records)
     inter_c, inter_l = _size(a.inter_c.records), _size(a.inter_l.records)
@@ -264,7 +273,7 @@ def launches(solver: GpuSolver) -> Iterator[tuple[str, Callable[[], Any], float,
     yield "extrapolate", it.extrapolate, P * 32 * 3, state.extrapolate_points
     yield (
         "add_up",
-        lambda: it.add_up(it.step_jobs),
+        lambda: it.add_up(ops.step_jobs),
         8 * (6 * C + 4 * a.intra_l.count),
         decide.add_up,
     )

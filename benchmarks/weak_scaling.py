@@ -122,7 +122,7 @@ def alone(layout: Any, device: int, options: argparse.Namespace) -> float:
     from daba.backends.cpu.threads import one_blas_thread, set_threads
     from daba.core.options import Options
     from daba.distributed.shard import join
-    from daba.solver.algorithm import Algorithm1
+    from daba.solver.make import cpu_solver
 
     set_threads(1)
     daba.runtime.compile.compile_kernels()
@@ -134,7 +134,7 @@ def alone(layout: Any, device: int, options: argparse.Namespace) -> float:
     shard.start.points[shard.num_points :] = problem.points[layout.point_order[shard.ghost_points]]
     settings = Options(devices=layout.extent.devices, refine=options.refine)
     with one_blas_thread():
-        solver = Algorithm1(shard, settings)
+        solver = cpu_solver(shard, settings)
         took = []
         for _ in range(options.iterations):
             began = time.process_time()

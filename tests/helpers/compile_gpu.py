@@ -24,11 +24,9 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 import daba
-from daba.backends.gpu.arrays import Arrays
-from daba.backends.gpu.iteration import Iteration
-from daba.backends.gpu.precision import PRECISIONS
 from daba.core.options import Options
 from daba.distributed.shard import make_shard
+from daba.solver.make import gpu_solver
 
 TYPES = {
     torch.float64: "*fp64",
@@ -64,15 +62,7 @@ def record(precision: str) -> None:
     partition = daba.partition_from_arrays(problem, torch.tensor([0, 0, 1, 1]).numpy())
     shard = make_shard(problem, partition)
     options = Options(devices=2, precision=precision, loss=daba.Welsch(4.0))  # type: ignore[arg-type]
-    arrays = Arrays(shard, options, PRECISIONS[precision], torch.device("cpu"))
-    iteration = Iteration(arrays, options)
-    iteration.distance, iteration.centers = arrays.reach, arrays.x.points
-    iteration.begin()
-    iteration.attempt(here=False)
-    iteration.gradients(2)
-    iteration.decide(here=False)
-    for part, _ in iteration.endings():
-        part()
+    gpu_solver(shard, options, device="cpu").iterate()
 
 
 def stack(cubin: bytes) -> tuple[str, str]:

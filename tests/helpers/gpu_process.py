@@ -13,10 +13,10 @@ import numpy as np
 from scene_for_gpu import tiny_problem
 
 import daba
-from daba.backends.gpu.solver import GpuSolver
 from daba.core.options import Options
 from daba.distributed.comm.launcher import communicator
 from daba.distributed.scatter import make_setup
+from daba.solver.make import gpu_solver
 
 
 def main() -> None:
@@ -27,13 +27,13 @@ def main() -> None:
     partition = daba.partition_from_arrays(problem, np.arange(problem.num_cameras) % 2)
     options = Options(devices=2, refine=refine, precision="float64")  # type: ignore[arg-type]
     setup = make_setup(problem, options, partition, comm)
-    solver = GpuSolver(setup.shard, options, comm, device)
+    solver = gpu_solver(setup.shard, options, comm, device)
     F = [solver.objective]
     for _ in range(2 if small else 30):
         solver.iterate()
         F.append(solver.objective)
     sent = comm.sum(np.array([float(solver.exchange.take_traffic().sent)]))
-    solution = setup.gather(solver.x)
+    solution = setup.gather(solver.estimate)
     if comm.rank == 0:
         assert solution is not None
         np.savez(out, F=F, points=solution.points, cameras=solution.cameras, sent=sent)

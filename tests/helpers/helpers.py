@@ -14,13 +14,18 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 import daba
+from daba.backends.cpu.equations import Equations
+from daba.backends.cpu.operations import CpuOperations
+from daba.backends.cpu.surrogate import Surrogate
 from daba.backends.cpu.threads import set_threads
+from daba.backends.table import Row
 from daba.core.losses import LOSSES, Loss
 from daba.core.options import Options
 from daba.distributed.shard import Shard, State, make_shard
 from daba.partition.partition import Partition, make_partition, partition_from_arrays
 from daba.problem.problem import Floats, Problem, camera_records
 from daba.solver.algorithm import Algorithm1
+from daba.solver.make import cpu_solver
 
 Array = NDArray[np.floating]
 ALL_LOSSES = tuple(sorted(LOSSES))
@@ -122,7 +127,17 @@ def make_solver(problem: Problem, **options: Any) -> Algorithm1:
     set_threads(1)
     chosen = Options(**options)
     devices = 1 if chosen.centralized else chosen.devices
-    return Algorithm1(make_shard(problem, make_partition(problem, devices, chosen.seed)), chosen)
+    return cpu_solver(make_shard(problem, make_partition(problem, devices, chosen.seed)), chosen)
+
+
+def operations_of(solver: Algorithm1) -> CpuOperations:
+    assert isinstance(solver.operations, CpuOperations)
+    return solver.operations
+
+
+def equations_of(shard: Shard, options: Options) -> Equations:
+    """The Gauss–Newton system of a shard, not linearized yet."""
+    return operations_of(cpu_solver(shard, options)).equations
 
 
 # The paper, straight from its text
@@ -360,17 +375,14 @@ class Stepped(NamedTuple):
 def dense_step(
     shard: Shard, partition: Partition, options: Options, x: Problem, base: Problem, radius: Floats
 ) -> Stepped:
-    """(H + μ max(diag H, 1e-6)) δ = −g, by `Levenberg` and by NumPy."""
-    from daba.solver.surrogate import Surrogate
-    from daba.solver.trust_region import Levenberg
-
+    """(H + μ max(diag H, 1e-6)) δ = −g, by `Equations` and by NumPy."""
     surrogate = Surrogate(shard, options.loss, options.split, options.xi)
     surrogate.rebase(state_of(shard, base))
-    levenberg = Levenberg(shard, options)
-    levenberg.radius = radius.copy()
-    levenberg.linearize(state_of(shard, x), surrogate)
-    decrease, _ = levenberg.propose(np.ones(partition.devices, bool))
-    found = in_problem_order(shard, levenberg.step_c, levenberg.step_l)
+    equations, everyone = equations_of(shard, options), np.ones(partition.devices, bool)
+    equations.assemble(state_of(shard, x), surrogate)
+    equations.damp(radius, everyone)
+    decrease, _ = equations.solve(everyone)
+    found = in_problem_order(shard, equations.step_c, equations.step_l)
     dense = dense_system(x, base, partition, options.loss, options.split, options.xi)
     diagonal = dense.H.diagonal()
     damped = dense.H + np.diag(np.maximum(diagonal, 1e-6) / radius[dense.device])
@@ -390,15 +402,15 @@ EAGER: dict[str, Any] = {"restart_ratio": 1.0, "eta": 1.0, "eta_growth": 1.0}
 
 
 def now(solver: Algorithm1) -> Problem:
-    return solver.shard.to_problem(solver.x)
+    return solver.shard.to_problem(solver.estimate)
 
 
 def check_iteration(solver: Algorithm1, first: float) -> int:
     """Iterate once and check Lemma 1 and what follows from it; returns the restarts."""
-    metrics, loss = solver.metrics, solver.options.loss
-    level, F_before, eta = metrics.F_bar.copy(), metrics.F.copy(), metrics.eta
+    loss = solver.options.loss
+    level, F_before, eta = solver.row(Row.F_BAR), solver.row(Row.F), solver.row(Row.ETA)[0]
     solver.iterate()
-    E, F, new_level = metrics.E, metrics.F, metrics.F_bar
+    E, F, new_level = solver.row(Row.E), solver.row(Row.F), solver.row(Row.F_BAR)
     rounding = 1e-12 * np.abs(F).max() + 1e-15 * first
     objective = now(solver).objective(loss)
     # a: ΣF^α = F

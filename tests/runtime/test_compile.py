@@ -56,4 +56,4 @@ def test_only_what_a_solve_needs_is_compiled() -> None:
         "refine_points", "refine_cameras", "reset_momentum", "slack_by_point"
     }  # fmt: skip
     more = names(devices=2, refine="none", linear_solver="direct", constrained=True) - paper
-    assert more == {"borders", "hold", "product", "intrinsics_systems"}
+    assert more == {"borders", "fix", "product", "intrinsics_systems"}

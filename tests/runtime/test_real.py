@@ -7,12 +7,13 @@ from collections.abc import Callable
 import pytest
 
 import daba
+from daba.backends.table import Row
 from daba.core.losses import make_loss
 from daba.core.options import Options
 from daba.distributed.shard import make_shard
 from daba.partition.partition import make_partition
 from daba.problem.problem import Problem
-from daba.solver.algorithm import Algorithm1
+from daba.solver.make import cpu_solver
 from helpers import EAGER, check_iteration
 
 Real = Callable[[str], Problem]
@@ -56,8 +57,8 @@ def test_lemma_1_holds_on_ladybug(
         loss=make_loss(loss, 5.0),
         **(EAGER if strict else {}),
     )
-    solver = Algorithm1(make_shard(problem, make_partition(problem, 8)), options)
-    first = float(solver.metrics.F_bar.sum())
+    solver = cpu_solver(make_shard(problem, make_partition(problem, 8)), options)
+    first = float(solver.row(Row.F_BAR).sum())
     restarts = sum(check_iteration(solver, first) for _ in range(30))
     if strict:
         assert restarts > 0

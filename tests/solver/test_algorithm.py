@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import daba
+from daba.backends.table import Row
 from daba.core.errors import DabaError
 from daba.core.losses import Loss, make_loss
 from daba.core.options import ROUNDS, Options
@@ -21,6 +22,7 @@ from helpers import (
     device_of_observations,
     make_solver,
     now,
+    operations_of,
     paper_majorizers,
     paper_penalties,
     paper_surrogate,
@@ -44,7 +46,7 @@ ROUGH = daba.generate(
 
 def check_run(problem: Problem, iterations: int, **options: Any) -> int:
     solver = make_solver(problem, **options)
-    first = float(solver.metrics.F_bar.sum())
+    first = float(solver.row(Row.F_BAR).sum())
     restarts = sum(check_iteration(solver, first) for _ in range(iterations))
     assert now(solver).objective(solver.options.loss) < problem.objective(solver.options.loss)
     return restarts
@@ -80,13 +82,13 @@ def test_the_metrics_are_the_papers_sums_over_observations(
     partition = make_partition(ROUGH, 4, 0)
     restarts = 0
     for _ in range(30):
-        x, F = now(solver), solver.metrics.F.copy()
+        x, F = now(solver), solver.row(Row.F)
         solver.iterate()
         restarts += solver.counts.restarts
         new = now(solver)
         E, here, slack = explicit_metrics(new, x, partition, loss, split, xi)
-        np.testing.assert_allclose(solver.metrics.E, F + E - here, rtol=1e-9)
-        np.testing.assert_allclose(solver.metrics.F, F + E - here + slack, rtol=1e-9)
+        np.testing.assert_allclose(solver.row(Row.E), F + E - here, rtol=1e-9)
+        np.testing.assert_allclose(solver.row(Row.F), F + E - here + slack, rtol=1e-9)
     assert bool(restarts) == bool(options)
 
 
@@ -129,7 +131,7 @@ def refined(solver: Algorithm1, x: Problem) -> tuple[Problem, np.ndarray]:
     state = state_of(solver.shard, x)
     change = np.zeros(solver.shard.num_devices)
     for block in ROUNDS[solver.options.refine]:
-        change += solver.refine(state, block)
+        change += operations_of(solver).refined(state, block)
     return solver.shard.to_problem(state), change
 
 

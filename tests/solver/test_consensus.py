@@ -19,14 +19,14 @@ from daba.distributed.shard import Shard, State, make_shard
 from daba.partition.partition import partition_from_arrays
 from daba.problem import reference
 from daba.problem.problem import Floats, Problem
-from daba.solver.consensus import make_solver
 from daba.solver.consensus.admm import RENEWED, Admm
 from daba.solver.consensus.consensus import Consensus
 from daba.solver.consensus.copies import Block, make_copies, of
 from daba.solver.consensus.douglas_rachford import TETHER, DouglasRachford
 from daba.solver.consensus.prior import CameraPrior, PointPrior, Prior
-from daba.solver.trust_region import Levenberg
+from daba.solver.make import make_solver
 from helpers import (
+    equations_of,
     in_problem_order,
     random_partition,
     random_problem,
@@ -90,7 +90,7 @@ def test_every_device_has_one_copy_of_what_it_sees(block: Block, seed: int) -> N
     np.testing.assert_array_equal(rows[0][mine], problem.camera_index[theirs])
     np.testing.assert_array_equal(rows[1][mine], problem.point_index[theirs])
     np.testing.assert_array_equal(copied.intra.weight[mine], problem.weights[theirs])
-    F = Levenberg(copied, Options(devices=3)).objective(copies.state(x), np.ones(3, bool))
+    F = equations_of(copied, Options(devices=3)).objective(copies.state(x), np.ones(3, bool))
     assert F[:, 0].sum() == pytest.approx(problem.objective(), rel=1e-12)
 
 
@@ -135,7 +135,7 @@ def make_prior(block: Block, seed: int) -> tuple[Shard, Prior, Problem]:
 def test_gradient_of_the_prior_against_finite_differences(block: Block) -> None:
     shard, prior, problem = make_prior(block, 3)
     x = state_of(shard, scattered(problem, 4, 0.1))
-    lm = Levenberg(shard, Options(devices=2))
+    lm = equations_of(shard, Options(devices=2))
     for array in lm.system:
         array[:] = 0.0
     prior.add_to(lm.system, x)
@@ -157,7 +157,7 @@ def test_at_its_target_the_curvature_of_the_prior_is_exact(block: Block) -> None
     shard, prior, problem = make_prior(block, 6)
     x = state_of(shard, problem)
     prior.target = of(x, block).copy()
-    lm = Levenberg(shard, Options(devices=2))
+    lm = equations_of(shard, Options(devices=2))
     for array in lm.system:
         array[:] = 0.0
     prior.add_to(lm.system, x)
@@ -182,10 +182,10 @@ def test_a_step_with_the_prior_equals_a_dense_solve(block: Block, linear: Any) -
         devices=2, linear_solver=linear, pcg_forcing=0.0, pcg_residual=1e-14, pcg_iterations=5000
     )
     x = scattered(problem, 9, 0.02)
-    lm = Levenberg(shard, options)
-    lm.radius[:] = 50.0
-    lm.linearize(state_of(shard, x), prior)
-    lm.propose(np.ones(2, bool))
+    lm, every = equations_of(shard, options), np.ones(2, bool)
+    lm.assemble(state_of(shard, x), prior)
+    lm.damp(np.full(2, 50.0), every)
+    lm.solve(every)
     found = in_problem_order(shard, lm.step_c, lm.step_l)
     H, g = _dense(x, ~crosses, shard, prior)
     H += np.diag(np.maximum(H.diagonal(), 1e-6) / 50.0)
@@ -230,8 +230,8 @@ def _dense(x: Problem, intra: np.ndarray, shard: Shard, prior: Prior) -> tuple[F
 
 def balance(solver: Consensus) -> None:
     """Give each copy what makes it stay where it is: κK(x − target) = −∇F^α."""
-    solver.levenberg.prepare(solver.y)
-    system, shared = solver.levenberg.system, solver.copies.shared
+    solver.equations.linearize(solver.y)
+    system, shared = solver.equations.system, solver.copies.shared
     K = solver.prior.penalty * solver.prior.K[shared]
     if isinstance(solver, Admm):  # target z − u, and of rotations u = ŵR
         R, g = solver.y.cameras[shared, :9].reshape(-1, 3, 3), system.g_c[shared]
@@ -449,7 +449,7 @@ def test_a_solve_goes_on_from_its_checkpoint(method: str, tmp_path: Path) -> Non
 def test_the_gradient_is_that_of_F(method: str) -> None:
     solver = consensus(CITY, method=method, devices=3)
     solver.iterate()
-    now = solver.shard.to_problem(solver.x)
+    now = solver.shard.to_problem(solver.estimate)
     largest = max(np.abs(g).max() for g in reference.gradient(now, daba.Trivial()))
     assert solver.gradient_norm() == pytest.approx(largest, rel=1e-9)
     solver.check()

@@ -10,21 +10,24 @@ import numpy as np
 import pytest
 
 import daba
+from daba.backends.cpu.surrogate import Surrogate
+from daba.backends.operations import Base
 from daba.core.options import Options
 from daba.distributed.shard import make_shard
 from daba.partition.partition import Partition, make_partition
 from daba.problem.priors import Priors, Targets
 from daba.problem.problem import Floats, Problem
-from daba.solver.algorithm import Algorithm1
-from daba.solver.surrogate import Surrogate
-from daba.solver.trust_region import Levenberg
+from daba.solver.constraints.operations import SharingOperations
+from daba.solver.make import cpu_solver
 from helpers import (
     EAGER,
     check_iteration,
     dense_system,
+    equations_of,
     in_problem_order,
     make_solver,
     now,
+    operations_of,
     random_partition,
     random_problem,
     rng,
@@ -153,16 +156,17 @@ def test_a_step_is_that_of_a_dense_solve(case: str, devices: int, linear: Any) -
     shard = make_shard(problem, partition)
     surrogate = Surrogate(shard, options.loss, options.split, options.xi)
     surrogate.rebase(state_of(shard, base))
-    lm = Levenberg(shard, options)
-    lm.radius = np.geomspace(20.0, 200.0, devices)
-    lm.linearize(state_of(shard, problem), surrogate)
-    decrease, _ = lm.propose(np.ones(devices, bool))
-    found = in_problem_order(shard, lm.step_c, lm.step_l)
+    equations, radius = equations_of(shard, options), np.geomspace(20.0, 200.0, devices)
+    everyone = np.ones(devices, bool)
+    equations.assemble(state_of(shard, problem), surrogate)
+    equations.damp(radius, everyone)
+    decrease, _ = equations.solve(everyone)
+    found = in_problem_order(shard, equations.step_c, equations.step_l)
 
     dense = dense_system(problem, base, partition, options.loss, options.split, options.xi)
     H, g = dense.H, dense.g
     prior_system(problem, H, g)
-    damped = H + np.diag(np.maximum(H.diagonal(), 1e-6) / lm.radius[dense.device])
+    damped = H + np.diag(np.maximum(H.diagonal(), 1e-6) / radius[dense.device])
     Pi = constraint_matrix(problem, partition)
     A, b = Pi.T @ damped @ Pi, Pi.T @ g
     scale = np.sqrt(A.diagonal())
@@ -181,8 +185,8 @@ def test_gradients_of_priors_are_those_of_f(loss: daba.Loss) -> None:
     problem = random_problem(1)
     problem = replace(problem, priors=priors_for(problem, loss=loss))
     solver = make_solver(problem, method="lm")
-    solver.levenberg.linearize(solver.x, solver.surrogate)
-    system = solver.levenberg.system
+    operations_of(solver).assemble(Base.X)
+    system = operations_of(solver).equations.system
     h = 1e-6
     for i, a in ((0, 9), (1, 10), (2, 11), (3, 12), (4, 12), (5, 12), (0, 13), (1, 14)):
         up, down = problem.cameras.copy(), problem.cameras.copy()
@@ -248,7 +252,7 @@ def test_daba_keeps_its_promises_with_shared_intrinsics(refine: Any, loss: daba.
     """Lemma 1 on several devices, with groups on one device and across devices, and priors."""
     problem = everything(scattered(random_problem(4, cameras=12, points=80), 1, 0.01))
     solver = make_solver(problem, method="daba", devices=4, refine=refine, loss=loss, **EAGER)
-    assert solver.sharing is not None
+    assert isinstance(solver.operations, SharingOperations)
     first = problem.objective(loss)
     for _ in range(8):
         check_iteration(solver, first)
@@ -277,10 +281,10 @@ def test_the_joint_step_is_the_minimum_over_d() -> None:
     problem = shared_by(random_problem(6, cameras=8, points=60), np.arange(8) % 2)
     problem = replace(problem, priors=priors_for(problem))
     partition = random_partition(problem, 3, seed=2)
-    solver = Algorithm1(make_shard(problem, partition), Options(devices=3, method="duba"))
-    assert solver.sharing is not None
-    x = solver.x.copy()
-    change = solver.sharing.move(x)
+    solver = cpu_solver(make_shard(problem, partition), Options(devices=3, method="duba"))
+    assert isinstance(solver.operations, SharingOperations)
+    x = solver.estimate.copy()
+    change = solver.operations.shared_step.move(x)
     after = solver.shard.to_problem(x)
     assert change.sum() == pytest.approx(after.objective() - problem.objective(), rel=1e-9)
     for group in (0, 1):

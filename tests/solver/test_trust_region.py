@@ -1,4 +1,4 @@
-"""One Levenberg–Marquardt step against a dense solve of the same damped system."""
+"""One accepted step on every device: what is tried, kept, and tried again."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from daba.core.losses import make_loss
+from daba.backends.cpu.operations import CpuOperations
+from daba.backends.operations import Base
+from daba.backends.table import Row, Status
 from daba.core.options import Options
+from daba.core.types import Bools, State
 from daba.distributed.shard import make_shard
 from daba.partition.partition import partition_from_arrays
 from daba.problem import reference
 from daba.problem.problem import Problem
-from daba.solver.algorithm import Algorithm1
-from daba.solver.surrogate import Surrogate
-from daba.solver.trust_region import Levenberg
+from daba.solver.make import cpu_solver
+from daba.solver.trust_region import TrustRegion, first_limit
 from helpers import (
-    ALL_LOSSES,
-    dense_step,
-    dense_system,
     in_problem_order,
+    operations_of,
     paper_surrogate,
     random_partition,
     random_problem,
@@ -33,123 +33,41 @@ pytestmark = pytest.mark.usefixtures("compiled")
 
 TIGHT: dict[str, Any] = {"pcg_forcing": 0.0, "pcg_residual": 1e-14, "pcg_iterations": 5000}
 LINEAR = ["direct", "pcg"]
+EVERYONE = np.ones(3, bool)
 
 
-def tight(**changes: Any) -> Options:
-    return Options(**{**TIGHT, **changes})
-
-
-def with_odd_observations(problem: Problem) -> Problem:
-    """Every third observation of point 0 twice, with another measurement; point 1 seen once;
-    point 2 and the last camera never."""
-    k = np.arange(problem.num_observations)
-    once = np.flatnonzero(problem.point_index == 1)[1:]
-    never = (problem.point_index == 2) | (problem.camera_index == problem.num_cameras - 1)
-    keep = k[~never & ~np.isin(k, once)]
-    again = np.flatnonzero((problem.point_index == 0) & ~never)
-    keep = np.concatenate([keep, again, again])
-    u = problem.u[keep].copy()
-    u[-len(again) :] += 0.003
-    return replace(
-        problem,
-        camera_index=problem.camera_index[keep],
-        point_index=problem.point_index[keep],
-        u=u,
-        weights=problem.weights[keep],
-    )
-
-
-@pytest.mark.parametrize("linear", LINEAR)
-@pytest.mark.parametrize("devices", [1, 3])
-@pytest.mark.parametrize("name", ALL_LOSSES)
-def test_step_and_predicted_decrease_equal_a_dense_solve(
-    linear: str, devices: int, name: str
-) -> None:
-    problem = random_problem(11, cameras=10, points=60)
-    partition = random_partition(problem, devices, 1)
-    options = tight(
-        devices=devices, linear_solver=linear, loss=make_loss(name, 20.0), split=0.35, xi=1e-3
-    )
-    step = dense_step(
-        make_shard(problem, partition),
-        partition,
-        options,
-        x=scattered(problem, 1, 0.01),
-        base=scattered(problem, 2, 0.01),
-        radius=np.geomspace(10.0, 1e3, devices),
-    )
-    step.check(tolerance=1e-10)
-    np.testing.assert_allclose(step.decrease, step.expected_decrease, rtol=1e-10)
-
-
-@pytest.mark.parametrize("linear", LINEAR)
-@pytest.mark.parametrize("devices", [1, 4])
-def test_duplicates_single_views_and_unseen_variables_do_not_disturb_a_step(
-    linear: str, devices: int
-) -> None:
-    problem = with_odd_observations(random_problem(12, cameras=9, points=40))
-    assert (np.bincount(problem.point_index, minlength=40)[[1, 2]] == [1, 0]).all()
-    partition = random_partition(problem, devices, 3)
-    options = tight(devices=devices, linear_solver=linear, xi=1e-6)
-    step = dense_step(
-        make_shard(problem, partition), partition, options, problem, problem,
-        radius=np.geomspace(5.0, 100.0, devices),
-    )  # fmt: skip
-    step.check(tolerance=1e-10)
-    np.testing.assert_allclose(step.decrease, step.expected_decrease, rtol=1e-10)
-    unseen = np.r_[9 * 8 : 9 * 9, 9 * 9 + 6 : 9 * 9 + 9]
-    np.testing.assert_allclose(step.found[unseen], 0.0, atol=1e-15)
-
-
-@pytest.mark.parametrize("linear", LINEAR)
-def test_damping_has_a_floor_where_there_is_no_curvature(linear: str) -> None:
-    """The variables of tiny weights have a diagonal below 1e-6, where damping stops shrinking."""
-    problem = random_problem(13, cameras=5, points=20)
-    light = problem.camera_index == 0
-    problem = replace(problem, weights=np.where(light, 1e-6, problem.weights))
-    partition = partition_from_arrays(problem, np.zeros(5, int))
-    options = tight(linear_solver=linear, xi=1e-12)
-    dense = dense_system(problem, problem, partition, options.loss, 0.5, 1e-12)
-    assert (dense.H.diagonal()[:9] < 1e-6).any()
-    step = dense_step(
-        make_shard(problem, partition), partition, options, problem, problem, np.array([1.0])
-    )
-    step.check(tolerance=1e-10)
-    step.check(np.arange(9), tolerance=1e-8)
-
-
-@pytest.mark.parametrize("linear", LINEAR)
-def test_a_large_radius_still_gives_the_dense_step(linear: str) -> None:
-    problem = random_problem(14, cameras=8, points=80)
-    partition = random_partition(problem, 3, 2)
-    options = tight(devices=3, linear_solver=linear)
-    step = dense_step(
-        make_shard(problem, partition), partition, options, problem, problem,
-        radius=np.full(3, 1e8),
-    )  # fmt: skip
-    step.check(tolerance=1e-7)
-
-
-def prepared(linear: str = "direct") -> tuple[Levenberg, Surrogate, Problem]:
+def prepared(linear: str = "direct") -> tuple[CpuOperations, Problem]:
+    """Operations that stand at a problem, of which three devices own random parts."""
     problem = random_problem(15, cameras=9, points=50, noise=0.02)
-    partition = random_partition(problem, 3, 4)
-    shard = make_shard(problem, partition)
-    options = tight(devices=3, linear_solver=linear)
-    surrogate = Surrogate(shard, options.loss, options.split, options.xi)
-    surrogate.rebase(state_of(shard, problem))
-    return Levenberg(shard, options), surrogate, problem
+    shard = make_shard(problem, random_partition(problem, 3, 4))
+    options = Options(devices=3, linear_solver=linear, **TIGHT)  # type: ignore[arg-type]
+    return operations_of(cpu_solver(shard, options)), problem
+
+
+def step(ops: CpuOperations, active: Bools) -> State:
+    """x⁺ of one step on E^α(· | x) of the active devices."""
+    ops.begin()
+    ops.start_at(Base.X, active)
+    ops.assemble(Base.X)
+    assert TrustRegion(ops).step(Base.X) is Status.DONE
+    return ops.new
+
+
+def proposal(ops: CpuOperations, active: Bools) -> tuple[np.ndarray, np.ndarray]:
+    """The step to be tried, in the problem's order, and the model's decrease."""
+    equations = ops.equations
+    equations.assemble(ops.x, ops.surrogates[Base.X])
+    equations.damp(ops.table[Row.RADIUS], active)
+    decrease, _ = equations.solve(active)
+    return in_problem_order(ops.shard, equations.step_c, equations.step_l), decrease
 
 
 @pytest.mark.parametrize("linear", LINEAR)
 def test_an_inactive_device_is_left_alone(linear: str) -> None:
-    levenberg, surrogate, problem = prepared(linear)
-    x = state_of(levenberg.shard, problem)
+    ops, problem = prepared(linear)
     active = np.array([True, False, True])
-    levenberg.linearize(x, surrogate)
-    everyone, _ = levenberg.propose(np.ones(3, bool))
-    whole = in_problem_order(levenberg.shard, levenberg.step_c, levenberg.step_l)
-    decrease, _ = levenberg.propose(active)
-    some = in_problem_order(levenberg.shard, levenberg.step_c, levenberg.step_l)
+    whole, everyone = proposal(ops, EVERYONE)
+    some, decrease = proposal(ops, active)
     assert decrease[1] == -np.inf
     np.testing.assert_array_equal(decrease[active], everyone[active])
     partition = random_partition(problem, 3, 4)
@@ -158,12 +76,10 @@ def test_an_inactive_device_is_left_alone(linear: str) -> None:
     )
     np.testing.assert_array_equal(some[mine != 1], whole[mine != 1])
 
-    radius = levenberg.radius.copy()
-    intra = levenberg.objective(x, np.ones(3, bool))
-    step = levenberg.step(x, intra, surrogate, active)
-    np.testing.assert_array_equal(step.moved, active)
-    assert levenberg.radius[1] == radius[1]
-    new = levenberg.shard.to_problem(step.x)
+    radius = ops.table[Row.RADIUS].copy()
+    new = ops.shard.to_problem(step(ops, active))
+    np.testing.assert_array_equal(ops.flags(Row.MOVED), active)
+    assert ops.table[Row.RADIUS, 1] == radius[1]
     still_c, still_l = partition.camera_device == 1, partition.point_device == 1
     np.testing.assert_array_equal(new.cameras[still_c], problem.cameras[still_c])
     np.testing.assert_array_equal(new.points[still_l], problem.points[still_l])
@@ -172,86 +88,86 @@ def test_an_inactive_device_is_left_alone(linear: str) -> None:
 
 @pytest.mark.parametrize("linear", LINEAR)
 def test_an_accepted_step_lowers_the_surrogate_of_every_device(linear: str) -> None:
-    levenberg, surrogate, problem = prepared(linear)
+    ops, problem = prepared(linear)
     partition = random_partition(problem, 3, 4)
-    x = state_of(levenberg.shard, problem)
-    intra = levenberg.objective(x, np.ones(3, bool))
-    step = levenberg.step(x, intra, surrogate, np.ones(3, bool))
-    options = levenberg.options
-    new = levenberg.shard.to_problem(step.x)
+    new, options = ops.shard.to_problem(step(ops, EVERYONE)), ops.options
     fixed = (partition, options.loss, options.split, options.xi)
     before = np.add(*paper_surrogate(problem, problem, *fixed))
     new_intra, new_rest = paper_surrogate(new, problem, *fixed)
-    assert step.moved.all()
+    assert ops.flags(Row.MOVED).all()
     assert (new_intra + new_rest < before).all()
-    np.testing.assert_allclose(step.intra[:, 0], new_intra.astype(float), rtol=1e-10)
+    np.testing.assert_allclose(ops.table[Row.NEW], new_intra.astype(float), rtol=1e-10)
     R = new.rotations
     np.testing.assert_allclose(R @ R.transpose(0, 2, 1), np.tile(np.eye(3), (9, 1, 1)), atol=1e-15)
 
 
 def test_a_step_is_the_proposal_retracted() -> None:
-    levenberg, surrogate, problem = prepared()
-    x = state_of(levenberg.shard, problem)
-    levenberg.linearize(x, surrogate)
-    levenberg.propose(np.ones(3, bool))
-    expected = reference.retract(*x, levenberg.step_c, levenberg.step_l)
-    step = levenberg.step(x, levenberg.objective(x, np.ones(3, bool)), surrogate, np.ones(3, bool))
-    assert step.retries == 0
-    np.testing.assert_allclose(step.x.cameras, expected[0], atol=1e-14)
-    np.testing.assert_allclose(step.x.points, expected[1], atol=1e-14)
+    ops, _ = prepared()
+    proposal(ops, EVERYONE)
+    expected = reference.retract(*ops.x, ops.equations.step_c, ops.equations.step_l)
+    new = step(ops, EVERYONE)
+    assert ops.table[Row.RETRIES].sum() == 0
+    np.testing.assert_allclose(new.cameras, expected[0], atol=1e-14)
+    np.testing.assert_allclose(new.points, expected[1], atol=1e-14)
 
 
 def test_a_failed_step_is_tried_again_nearer() -> None:
     """From far away the model is poor; where it must be good, the radius shrinks until it is."""
     problem = scattered(random_problem(16, cameras=6, points=30), 3, 0.3)
-    partition = partition_from_arrays(problem, np.zeros(6, int))
-    shard = make_shard(problem, partition)
-    options = tight(lm_radius=1e4, linear_solver="direct", lm_tries=40, lm_gain=0.95)
-    levenberg = Levenberg(shard, options)
-    surrogate = Surrogate(shard, options.loss, options.split, options.xi)
-    surrogate.rebase(shard.state())
-    x = shard.state()
-    one = np.ones(1, bool)
-    step = levenberg.step(x, levenberg.objective(x, one), surrogate, one)
-    assert step.retries > 0
-    assert levenberg.radius[0] < 1e4
-    assert step.moved.all()
-    assert shard.to_problem(step.x).objective() < problem.objective()
+    shard = make_shard(problem, partition_from_arrays(problem, np.zeros(6, int)))
+    options = Options(lm_radius=1e4, linear_solver="direct", lm_tries=40, lm_gain=0.95)
+    ops = operations_of(cpu_solver(shard, options))
+    new = step(ops, np.ones(1, bool))
+    assert ops.table[Row.RETRIES].sum() > 0
+    assert ops.table[Row.RADIUS, 0] < 1e4
+    assert ops.flags(Row.MOVED).all()
+    assert shard.to_problem(new).objective() < problem.objective()
 
 
-def test_a_device_with_a_badly_observed_camera_is_careful_and_relaxes_slowly() -> None:
+def test_a_device_that_finds_no_step_stays_and_begins_gently() -> None:
+    """No step can gain what is asked here: after the last attempt x⁺ is x, to the bit."""
+    problem = random_problem(16, cameras=6, points=30)
+    shard = make_shard(problem, partition_from_arrays(problem, np.zeros(6, int)))
+    ops = operations_of(cpu_solver(shard, Options(lm_tries=3, lm_gain=0.999999, lm_radius=10.0)))
+    new, x = step(ops, np.ones(1, bool)), state_of(shard, problem)
+    assert ops.table[Row.RETRIES].sum() == 2
+    assert ops.table[Row.STEPS].sum() == 0
+    assert ops.table[Row.SHRINK, 0] == 2.0
+    np.testing.assert_array_equal(new.cameras, x.cameras)
+    np.testing.assert_array_equal(new.points, x.points)
+
+
+def badly_observed() -> Problem:
+    """Six cameras, of which the fifth has 299 observations and the others 350."""
     seen = np.ones((6, 350), bool)
     seen[4, 299:] = False
-    problem = random_problem(3, cameras=6, points=350, edges=np.nonzero(seen))
-    partition = partition_from_arrays(problem, np.array([0, 0, 1, 1, 2, 2]))
-    shard = make_shard(problem, partition)
+    return random_problem(3, cameras=6, points=350, edges=np.nonzero(seen))
+
+
+def test_a_device_with_a_badly_observed_camera_begins_cautiously() -> None:
+    problem = badly_observed()
+    shard = make_shard(problem, partition_from_arrays(problem, np.array([0, 0, 1, 1, 2, 2])))
     paper = Options(devices=3, refine="none", lm_radius=1e8)
-    levenberg = Levenberg(shard, paper)
-    np.testing.assert_array_equal(levenberg.radius, [1e8, 1e8, 7e3])
-    F = np.array([10.0, 10.0, 10.0])
-    for _ in range(100):
-        levenberg.judge(F, F)
-    np.testing.assert_allclose(levenberg.limit, [1e10, 1e10, 7e3 * 1.003**100])
-    levenberg.judge(F, np.array([10.1, 10.3, 9.0]))  # rises a little, rises by 3 %, falls
-    np.testing.assert_allclose(levenberg.limit, [1e10, 7e3, 7e3 * 1.003**101])
-    np.testing.assert_array_equal(levenberg.radius, [1e8, 7e3, 7e3])
+    np.testing.assert_array_equal(first_limit(shard, paper), [1e10, 1e10, 7e3])
+    solver = cpu_solver(shard, paper)
+    np.testing.assert_array_equal(solver.row(Row.RADIUS), [1e8, 1e8, 7e3])
     others: tuple[dict[str, Any], ...] = ({"refine": "sweep"}, {"method": "duba"})
     for other in others:  # nothing runs away there
-        assert (Levenberg(shard, replace(paper, **other)).limit == 1e10).all()
+        assert (first_limit(shard, replace(paper, **other)) == 1e10).all()
 
 
 @pytest.mark.parametrize(
     ("refine", "limits"), [("none", 7e3), ("points", 7e3), ("sweep", 1e10 / 1.003)]
 )
-def test_a_solve_judges_radii_unless_cameras_are_refined(
+def test_a_solve_limits_radii_unless_cameras_are_refined(
     refine: Literal["none", "points", "sweep"], limits: float
 ) -> None:
     problem = random_problem(3, cameras=6, points=60)
     shard = make_shard(problem, partition_from_arrays(problem, np.array([0, 0, 1, 1, 2, 2])))
-    solver = Algorithm1(shard, Options(devices=3, refine=refine))
-    solver.levenberg.limit[:] = limits
-    before = solver.metrics.F.copy()
+    solver = cpu_solver(shard, Options(devices=3, refine=refine))
+    operations_of(solver).table[Row.LIMIT] = limits
+    before = solver.row(Row.F)
     solver.iterate()
-    assert (solver.metrics.F <= (1 + 0.02) * before).all()  # so that nothing is to be limited anew
+    assert (solver.row(Row.F) <= (1 + 0.02) * before).all()  # so that nothing is limited anew
     expected = limits if refine == "sweep" else limits * 1.003
-    np.testing.assert_allclose(solver.levenberg.limit, expected)
+    np.testing.assert_allclose(solver.row(Row.LIMIT), expected)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from daba.core import formulas
 from daba.core.errors import DabaError
+from daba.core.types import LossParameters
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class Loss:
     def __post_init__(self) -> None:
         if not (np.isfinite(self.radius) and self.radius > 0):
             raise DabaError(f"the radius of loss '{self.name}' must be positive, not {self.radius}")
+
+    @property
+    def parameters(self) -> LossParameters:
+        """What kernels are told of it."""
+        return LossParameters(self.kind, float(self.radius))
 
     def __call__(self, s: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """ρ(s) and ρ'(s)."""

@@ -168,6 +168,16 @@ class Options:
         return self.method == "lm" or self.devices == 1
 
     @property
+    def accelerated(self) -> bool:
+        """Whether steps begin with Nesterov's extrapolation, and devices restart."""
+        return self.method == "daba" and not self.centralized
+
+    @property
+    def rounds(self) -> tuple[Literal["cameras", "points"], ...]:
+        """Which variables of the boundary are refined in an iteration, in turn."""
+        return () if self.centralized else ROUNDS[self.refine]
+
+    @property
     def copies(self) -> bool:
         """Whether devices have copies of each other's variables."""
         return self.method in ("admm", "dr") and not self.centralized
@@ -195,9 +205,9 @@ class Options:
         return self.refine == "sweep" if self.momentum_reset is None else self.momentum_reset
 
     @property
-    def judged(self) -> bool:
-        """Whether a device's radius is limited where its F^α has risen (`radius.py`)."""
-        return self.method == "daba" and self.refine != "sweep" and not self.centralized
+    def limited_by_objective(self) -> bool:
+        """Whether a device's radius is limited where its F^α has risen (`core/decisions.py`)."""
+        return self.accelerated and self.refine != "sweep"
 
     def to_dict(self) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}

@@ -1,7 +1,8 @@
 """What the kernels are handed: arrays, and small bundles of them.
 
 Kernels only read bundles: what they write they are handed as plain arrays, because Numba takes
-a parallel loop that writes into a tuple's member for dead code and drops it.
+a parallel loop that writes into a tuple's member for dead code and drops it. Nor can such a loop
+use a bundle of bundles.
 
 Here and in kernels' annotations an array has one dimension unless told otherwise: from this the
 CPU's compiler knows its type before there is any array.
@@ -21,6 +22,23 @@ Matrix = Annotated[Floats, 2]
 Blocks = Annotated[Floats, 3]
 """Matrices, one after the other."""
 Mask = Annotated[Bools, 2]
+
+
+class State(NamedTuple):
+    """An estimate x: camera records and points in the shard's order, its own before its ghosts."""
+
+    cameras: Matrix
+    points: Matrix
+
+    def copy(self) -> "State":
+        return State(self.cameras.copy(), self.points.copy())
+
+
+class LossParameters(NamedTuple):
+    """A robust loss as kernels know it: which one, and its radius in pixels."""
+
+    kind: int
+    radius: float
 
 
 class Observations(NamedTuple):
@@ -70,8 +88,18 @@ class System(NamedTuple):
     """Gradient along cameras (C, 9)."""
     g_l: Matrix
     """Gradient along points (P, 3)."""
-    reach: Floats
+    step_bound: Floats
     """Longest step of each point, (P,)."""
+
+
+class Reduced(NamedTuple):
+    """What the reduced camera system S = D − W V'⁻¹ Wᵀ is made of, W = J_cᵀ J_l."""
+
+    J: Matrix
+    D: Blocks
+    """Damped camera blocks U', (C, 9, 9)."""
+    V_inv: Matrix
+    """Inverted damped point blocks V'⁻¹, (P, 6)."""
 
 
 class Moments(NamedTuple):
@@ -95,14 +123,14 @@ class Moments(NamedTuple):
     """(1−θ) Σ F_ij per point, (P,)."""
 
 
-class Ties(NamedTuple):
-    """What of cameras takes no part in a step, and what moves as one."""
+class SharedGroups(NamedTuple):
+    """What of cameras takes no part in a device's step, and what moves as one."""
 
-    held: Mask
+    fixed: Mask
     """Parameters that stay, (C, 9)."""
-    leader: Int32
+    representative: Int32
     """First of the cameras of a device that share their d, for each of them; a camera with a d of
-    its own leads itself, (C,)."""
+    its own represents itself, (C,)."""
 
 
 class Known(NamedTuple):

@@ -4,15 +4,15 @@ each device's variables are contiguous, with the ghosts it sees of other process
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from daba.core.sorting import stable_order
-from daba.core.types import Devices, Observations, Tasks
+from daba.core.types import Devices, Observations, State, Tasks
 from daba.partition.ordering import Extent, Piece, Records, lay_out, pointers
 from daba.partition.partition import Partition
-from daba.problem.problem import Floats, Ints, Problem
+from daba.problem.problem import Ints, Problem
 
 if TYPE_CHECKING:
     from daba.problem.constraints import Constraints
@@ -22,16 +22,6 @@ TASK_OBSERVATIONS = 1024
 MOST_TASKS = 64
 FEWEST_TASKS = 4
 """Tasks of all devices together, and of one device however many there are."""
-
-
-class State(NamedTuple):
-    """An estimate x: camera records and points in the shard's order, its own before its ghosts."""
-
-    cameras: Floats
-    points: Floats
-
-    def copy(self) -> State:
-        return State(self.cameras.copy(), self.points.copy())
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ JACOBIAN = 20 * 8
 """Derivatives and residual, of intra observations only."""
 MEASURED = 8 * 8
 """What the surrogate measures, of inter observations only; twice that without refinement."""
-STATES = 6
-"""Estimates held at once: the start, x, x before it, x̄, the step found and the one tried."""
+STATES = 5
+"""Estimates held at once: the start, x, x before it, x̄ and x⁺."""
 TASKS = 8
 """Partial sums that a product with the reduced system keeps of each camera."""
 
@@ -26,13 +26,13 @@ CAMERA = CAMERA_SURROGATES + 8 * (
     + 2 * 81  # U and its damped copy
     + 81  # preconditioner
     + 9 * (4 + 4 + TASKS)  # gradient, right-hand side, steps; conjugate gradients; their sums
-    + 6  # reach, distance, s, γ, where its observations begin
+    + 6  # step bound, distance, s, γ, where its observations begin
 )
 POINT = POINT_SURROGATES + 8 * (
     STATES * 3
     + 2 * 6  # V and its damped inverse
     + 3 * 3  # gradient, z, step
-    + 3 + 1 + 2  # mean centre of its cameras, reach, where its observations begin
+    + 3 + 1 + 2  # centroid of its cameras, step bound, where its observations begin
 )  # fmt: skip
 
 

@@ -46,7 +46,7 @@ class Cpu:
         return one_blas_thread()
 
     def solver(self, shard: Shard, options: Options, comm: Communicator) -> Solver:
-        from daba.solver.consensus import make_solver
+        from daba.solver.make import make_solver
 
         return make_solver(shard, options, comm)
 
@@ -66,12 +66,12 @@ class Gpu:
 
     def solver(self, shard: Shard, options: Options, comm: Communicator) -> Solver:
         from daba.backends.gpu.memory import check_memory
-        from daba.backends.gpu.solver import GpuSolver
+        from daba.solver.make import gpu_solver
 
         if shard.constraints is not None:  # of a store, which is looked into only now
             raise DabaError(f"no GPU can be used: {CONSTRAINED}; use --backend cpu")
         check_memory(shard, options, self.device)
-        return GpuSolver(shard, options, comm, self.device)
+        return gpu_solver(shard, options, comm, self.device)
 
 
 def make_backend(options: Options, comm: Communicator, constrained: bool = False) -> Backend:

@@ -82,9 +82,9 @@ def _under_constraints(options: Options) -> list[Job]:
     jobs = [job(refine.refine_cameras, constrained=True)] if "cameras" in rounds else []
     jobs += [job(refine.refine_points, constrained=True)] if rounds else []
     if options.linear_solver != "pcg":
-        jobs += [job(cholesky.borders), job(cholesky.hold)]
+        jobs += [job(cholesky.borders), job(cholesky.fix)]
     if options.linear_solver != "direct":
-        jobs += [job(pcg.solve, constrained=True), job(pcg.tie_blocks)]
+        jobs += [job(pcg.solve, constrained=True), job(pcg.share_blocks)]
     if not options.centralized:
         jobs += [job(schur.product), job(sharing.intrinsics_systems)]
     return [*jobs, job(objective.bound_cameras, constrained=True)]

@@ -1,21 +1,22 @@
-"""How far cameras are from what they see, and where a point's cameras are, at the start."""
+"""What momentum is reset and clipped by: how far cameras are from what they see, and where a
+point's cameras are, at the start."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from daba.core.types import Floats
-from daba.distributed.shard import Shard, State
+from daba.core.types import Floats, State
+from daba.distributed.shard import Shard
 
 
-def surroundings(shard: Shard, x: State) -> tuple[Floats, Floats]:
+def extrapolation_scales(shard: Shard, x: State) -> tuple[Floats, Floats]:
     """Mean distance from each camera to its points, and mean centre of each point's cameras, at
     the start; rows of ghosts are for their owners to fill."""
     C, P = len(x.cameras), len(x.points)
     distance, center = np.zeros(C), np.zeros((P, 3))
     seen_c, seen_l = np.zeros(C), np.zeros(P)
     for obs in (shard.intra, shard.inter):
-        by_camera = obs.camera_obs  # in the order of places, whoever owns the points
+        by_camera = obs.camera_obs  # in the order of all devices, whoever owns the points
         seen_c += np.bincount(obs.camera, minlength=C)
         away = np.linalg.norm(
             x.cameras[obs.camera[by_camera], 9:12] - x.points[obs.point[by_camera]], axis=1

@@ -1,90 +1,88 @@
 """What the next iteration of Algorithm 1 depends on: taken from one solver, put into another, on
-whichever machine each of them computes."""
+whichever backend each of them computes."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from daba.core.types import Floats
-from daba.distributed.shard import State
+from daba.backends.operations import Operations
+from daba.backends.table import Row
+from daba.core.types import Floats, State
+from daba.solver import invariants
 from daba.solver.interface import Arrays, Solver
 
-
-@dataclass
-class Saved:
-    """Arrays of the shard: its own variables before its ghosts, or one number for each device."""
-
-    x: State
-    last: State
-    camera_s: Floats
-    """Nesterov's s of each camera; that of points is the same on all devices."""
-    radius: Floats
-    shrink: Floats
-    limit: Floats
-    F: Floats
-    F_bar: Floats
-    E: Floats
+KEPT = {"radius": Row.RADIUS, "shrink": Row.SHRINK, "limit": Row.LIMIT}
+KEPT_ACCELERATED = {"F": Row.F, "F_bar": Row.F_BAR, "E": Row.E}
+"""Rows of the device table by their names in a checkpoint."""
 
 
-class Saving(Solver):
+class Checkpointed(Solver):
     """A solver of Algorithm 1 that can be saved and put back."""
 
+    operations: Operations
     accelerated: bool
+    checked: invariants.Before
 
-    @abstractmethod
-    def saved(self) -> Saved:
-        """Everything that the next iteration depends on."""
+    def row(self, row: Row) -> Floats:
+        """A row of the device table, (S,)."""
+        return self.operations.table[row].copy()
 
-    @abstractmethod
-    def restore(self, saved: Saved, common: dict[str, float]) -> None:
-        """Go on from there; the ghosts are known."""
+    @property
+    def kept(self) -> dict[str, Row]:
+        return KEPT | KEPT_ACCELERATED if self.accelerated else KEPT
 
     def device_states(self) -> dict[int, Arrays]:
-        """Everything that the next iteration depends on, by device; for checkpoints."""
-        shard, saved = self.shard, self.saved()
-        x, last = shard.by_device(saved.x), shard.by_device(saved.last)
+        shard, ops, table = self.shard, self.operations, self.operations.read()
+        x, (before, camera_s) = shard.by_device(ops.estimate()), ops.momentum()
+        last = shard.by_device(before)
         states = {}
         for a, (device, own) in enumerate(x.items()):
-            cameras = slice(shard.devices.camera_ptr[a], shard.devices.camera_ptr[a + 1])
-            states[device] = {
-                "cameras": own.cameras,
-                "points": own.points,
-                "radius": saved.radius[a],
-                "shrink": saved.shrink[a],
-                "limit": saved.limit[a],
-            }
+            states[device] = {"cameras": own.cameras, "points": own.points}
+            states[device] |= {name: np.asarray(table[row, a]) for name, row in self.kept.items()}
             if self.accelerated:
+                cameras = slice(*shard.devices.camera_ptr[a : a + 2])
                 states[device] |= {
                     "last_cameras": last[device].cameras,
                     "last_points": last[device].points,
-                    "camera_s": saved.camera_s[cameras],
-                    "F": saved.F[a],
-                    "F_bar": saved.F_bar[a],
-                    "E": saved.E[a],
+                    "camera_s": camera_s[cameras],
                 }
-        return {device: {k: np.asarray(v) for k, v in s.items()} for device, s in states.items()}
+        return states
 
-    def put_back(self, states: dict[int, Arrays], common: dict[str, float]) -> None:
-        """The reverse of `device_states` and `common_state`; neighbours tell their ghosts."""
-        shard, saved = self.shard, self.saved()
-        x, last = saved.x.copy(), saved.x.copy()
-        camera_s = np.ones((len(x.cameras), 1))
-        for a, found in enumerate(states.values()):
-            cameras = slice(shard.devices.camera_ptr[a], shard.devices.camera_ptr[a + 1])
-            points = slice(shard.devices.point_ptr[a], shard.devices.point_ptr[a + 1])
-            x.cameras[cameras], x.points[points] = found["cameras"], found["points"]
-            if self.accelerated:
-                last.cameras[cameras] = found["last_cameras"]
-                last.points[points] = found["last_points"]
-                camera_s[cameras, 0] = found["camera_s"]
+    def common_state(self) -> dict[str, Any]:
+        """s of points, η, and whose turn it is among shared intrinsics."""
+        table = self.operations.read()
+        s = float(table[Row.S_POINTS, 0]) if self.accelerated else 1.0
+        return {"eta": float(table[Row.ETA, 0]), "s": s, "turn": int(table[Row.TURN, 0])}
+
+    def put_back(self, states: dict[int, Arrays], common: dict[str, Any]) -> None:
+        ops, x = self.operations, self._gathered(states, "")
         self.exchange.update(x, "both")
+        ops.set_estimate(x)
         if self.accelerated:
+            last = self._gathered(states, "last_")
+            camera_s = np.ones((len(x.cameras), 1))
+            own = [found["camera_s"] for found in states.values()]
+            camera_s[: self.shard.num_cameras, 0] = np.concatenate(own)
             self.exchange.update(last, "both")
             self.exchange.constants(camera_s, np.zeros((len(x.points), 1)))
-        names = ["radius", "shrink", "limit", *(("F", "F_bar", "E") if self.accelerated else ())]
-        told = {name: np.array([float(s[name]) for s in states.values()]) for name in names}
-        found = {"F": saved.F, "F_bar": saved.F_bar, "E": saved.E} | told
-        self.restore(Saved(x, last, camera_s[:, 0].copy(), **found), common)
+            ops.set_momentum(last, camera_s[:, 0].copy())
+        table = ops.read().copy()
+        for name, row in self.kept.items():
+            table[row] = [float(found[name]) for found in states.values()]
+        table[Row.S_POINTS], table[Row.ETA] = common["s"], common["eta"]
+        table[Row.TURN] = common["turn"]
+        ops.write(table)
+        self.checked = invariants.Before.of(self)
+
+    def _gathered(self, states: dict[int, Arrays], prefix: str) -> State:
+        """The estimate of all devices here; its ghosts are not known yet."""
+        x = self.shard.state()
+        x.cameras[: self.shard.num_cameras] = np.concatenate(
+            [found[f"{prefix}cameras"] for found in states.values()]
+        )
+        x.points[: self.shard.num_points] = np.concatenate(
+            [found[f"{prefix}points"] for found in states.values()]
+        )
+        return x

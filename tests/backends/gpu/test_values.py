@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 
 import daba
+from daba.backends.operations import Base
+from daba.backends.table import Row, Status
 from daba.core.options import Options
+from daba.core.types import State
 from daba.distributed.shard import make_shard
 from daba.problem import reference
 from daba.solver.algorithm import Algorithm1
+from daba.solver.make import cpu_solver, gpu_solver
 from helpers import (
     ALL_LOSSES,
     dense_system,
@@ -29,8 +33,7 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("here kernels run on a GPU: see tests/gpu", allow_module_level=True)
 
 from daba.backends.gpu import lists  # noqa: E402
-from daba.backends.gpu.kernels.book import Row, Status  # noqa: E402
-from daba.backends.gpu.solver import GpuSolver  # noqa: E402
+from daba.backends.gpu.operations import GpuOperations  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of empty slots
 
@@ -39,21 +42,26 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices of few lanes, and points of more than three observations shared by all of them."""
     monkeypatch.setattr(lists, "lanes_of", lambda *sizes: lists.Lanes(32, 3, 64, 32))
-    monkeypatch.setattr("daba.backends.gpu.solver.MORE", 2)
+    monkeypatch.setattr("daba.backends.gpu.operations.MORE", 2)
 
 
-def small(seed: int = 0, cameras: int = 4, **options: Any) -> tuple[GpuSolver, Any, Any]:
+def small(seed: int = 0, cameras: int = 4, **options: Any) -> tuple[Algorithm1, Any, Any]:
     """A solver, its problem and its partition."""
     problem = random_problem(seed, cameras=cameras, points=3 * cameras)
     chosen = Options(**{"devices": 2, "precision": "float64", "linear_solver": "pcg", **options})
     partition = random_partition(problem, 1 if chosen.centralized else chosen.devices, seed)
-    return GpuSolver(make_shard(problem, partition), chosen, device="cpu"), problem, partition
+    return gpu_solver(make_shard(problem, partition), chosen, device="cpu"), problem, partition
 
 
-def in_problem_order(solver: GpuSolver, by_point: np.ndarray) -> np.ndarray:
+def gpu(solver: Algorithm1) -> GpuOperations:
+    assert isinstance(solver.operations, GpuOperations)
+    return solver.operations
+
+
+def in_problem_order(solver: Algorithm1, by_point: np.ndarray) -> np.ndarray:
     """Rows of the GPU's points as the problem numbers them."""
     out = np.empty_like(by_point)
-    out[solver.shard.point_order[solver.arrays.order.numpy()]] = by_point
+    out[solver.shard.point_order[gpu(solver).arrays.order.numpy()]] = by_point
     return out
 
 
@@ -64,22 +72,19 @@ def test_objective(loss: str, radius: float) -> None:
     a, b = device_of_observations(problem, partition)
     each = reference.penalties(problem, solver.options.loss)
     expected = np.bincount(a[a == b], each[a == b], 2)
-    np.testing.assert_allclose(solver.book[Row.INTRA], expected, rtol=1e-12)
+    np.testing.assert_allclose(solver.row(Row.INTRA), expected, rtol=1e-12)
     expected = np.bincount(a[a != b], each[a != b], 2)
-    np.testing.assert_allclose(solver.book[Row.INTER], expected, rtol=1e-12)
+    np.testing.assert_allclose(solver.row(Row.INTER), expected, rtol=1e-12)
     assert solver.objective == pytest.approx(problem.objective(solver.options.loss), rel=1e-12)
 
 
 def test_system_and_product() -> None:
     """U, V and gradients of E^α, and S v, against the dense system."""
     solver, problem, partition = small(1, loss=daba.Huber(2.0), method="duba")
-    it, a, o = solver.iteration, solver.arrays, solver.options
-    it.begin()
-    it.damp(a.x, a.at_x)
-    it.eliminate()
-    it.precondition()
-    it.direction(first=True, parity=0)
-    it.product(0)
+    ops, a, o = gpu(solver), gpu(solver).arrays, solver.options
+    solver.begin()
+    ops.damp(Base.X)
+    ops.launches.product(0)
     dense = dense_system(problem, problem, partition, o.loss, o.split, o.xi)
     C, P = problem.num_cameras, problem.num_points
     tiles = a.system.numpy().reshape(C, 16, 16)
@@ -112,17 +117,18 @@ def test_system_and_product() -> None:
 def test_surrogate() -> None:
     """Value at another estimate, and the slack there, against the paper's formulas."""
     solver, problem, partition = small(2, loss=daba.Cauchy(3.0), split=0.3)
-    it, a, o = solver.iteration, solver.arrays, solver.options
+    ops, a, o = gpu(solver), gpu(solver).arrays, solver.options
     random = np.random.default_rng(0)
     moved = problem.with_estimate(
         problem.cameras + np.r_[np.zeros(9), 1e-2 * np.ones(6)],
         problem.points + 1e-2 * random.normal(size=problem.points.shape),
     )
     order = solver.shard.camera_order, solver.shard.point_order
-    there = a.upload(type(solver.x)(moved.cameras[order[0]], moved.points[order[1]]))
-    it.evaluate(there, (a.x, a.at_x), None, Row.ALWAYS)
-    it.add_up(a.jobs(("value_c", 0), ("value_l", 1)))
-    value = solver.read_book()[Row.SUM : Row.SUM + 2].sum(axis=0) + solver.book[Row.AT_X]
+    there = a.upload(State(moved.cameras[order[0]], moved.points[order[1]]))
+    ops.launches.evaluate(there, (a.x, a.at_x), None, Row.ALWAYS)
+    ops.launches.add_up(a.sums.jobs(Row.SUM_VALUE_C, Row.SUM_VALUE_L))
+    table = ops.read()
+    value = table[Row.SUM_VALUE_C] + table[Row.SUM_VALUE_L] + table[Row.AT_X]
     c, l = device_of_observations(problem, partition)
     inter = c != l
     m = paper_majorizers(moved, problem, o.loss, o.split)
@@ -133,10 +139,11 @@ def test_surrogate() -> None:
     move = ((moved.points - problem.points) ** 2).sum(axis=1)
     expected += o.xi / 2 * np.bincount(partition.point_device, move, 2)
     np.testing.assert_allclose(value, expected, rtol=1e-10)
-    it.rebase(there, a.at_bar, guarded=False, gap=True)
-    it.add_up(a.jobs(("inter_c2", 0), ("inter_l1", 2)))
+    ops.launches.rebase(there, a.at_bar, guarded=False, gap=True)
+    ops.launches.add_up(a.sums.jobs(Row.SUM_GAP_C, Row.SUM_GAP_L))
     slack = reference.penalties(moved, o.loss) - (m.P + m.Q).astype(float)
-    by_camera, by_point = solver.read_book()[Row.SUM : Row.SUM + 2]
+    table = ops.read()
+    by_camera, by_point = table[Row.SUM_GAP_C], table[Row.SUM_GAP_L]
     np.testing.assert_allclose(by_camera, np.bincount(c[inter], slack[inter], 2), rtol=1e-8)
     np.testing.assert_allclose(by_point, np.bincount(l[inter], slack[inter], 2), rtol=1e-8)
 
@@ -158,12 +165,12 @@ def test_iterations_are_those_of_the_cpu(case: str, compiled: None) -> None:
     """All that an iteration does, decisions included, from where the CPU has come to; and what is
     saved of it."""
     on_gpu, _, _ = small(4, 3 if case == "sweep" else 4, **CASES[case])
-    on_cpu = Algorithm1(on_gpu.shard, on_gpu.options)
+    on_cpu = cpu_solver(on_gpu.shard, on_gpu.options)
     restarts = retries = 0
     for _ in range(BEFORE.get(case, 3)):
         on_cpu.iterate()
     on_gpu.put_back(on_cpu.device_states(), on_cpu.common_state())
-    on_gpu.expected = 2
+    gpu(on_gpu).expected = 2
     for _ in range(1 if case in ("duba", "retries") else 2):
         on_gpu.iterate()
         on_cpu.iterate()
@@ -174,16 +181,16 @@ def test_iterations_are_those_of_the_cpu(case: str, compiled: None) -> None:
         restarts, retries = restarts + on_gpu.counts.restarts, retries + on_gpu.counts.lm_retries
     assert (restarts > 0) == (case == "restarts")
     assert (retries > 0) == (case == "retries")
-    here, there = on_gpu.saved(), on_cpu.saved()
-    np.testing.assert_allclose(here.x.cameras, there.x.cameras, rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(here.x.points, there.x.points, rtol=1e-6, atol=1e-7)
-    for name in ("camera_s", "radius", "shrink", "limit", "F", "F_bar", "E"):
-        if on_cpu.accelerated or name in ("radius", "shrink"):
-            mine, theirs = getattr(here, name), getattr(there, name)
-            np.testing.assert_allclose(mine, theirs, rtol=1e-7, err_msg=name)
+    here, there = on_gpu.device_states(), on_cpu.device_states()
+    for device, saved in here.items():
+        assert saved.keys() == there[device].keys()
+        for name, found in saved.items():
+            estimate = "cameras" in name or "points" in name
+            rtol, atol = (1e-6, 1e-7) if estimate else (1e-7, 0.0)
+            np.testing.assert_allclose(found, there[device][name], rtol, atol, err_msg=name)
     assert on_gpu.common_state() == pytest.approx(on_cpu.common_state(), rel=1e-12)
     assert on_gpu.gradient_norm() == pytest.approx(on_cpu.gradient_norm(), rel=1e-6)
-    resumed = Algorithm1(on_gpu.shard, on_gpu.options)  # and back, as a checkpoint does it
+    resumed = cpu_solver(on_gpu.shard, on_gpu.options)  # and back, as a checkpoint does it
     resumed.put_back(on_gpu.device_states(), on_gpu.common_state())
     for solver in (resumed, on_cpu):
         solver.iterate()
@@ -193,7 +200,7 @@ def test_iterations_are_those_of_the_cpu(case: str, compiled: None) -> None:
 @pytest.mark.parametrize("precision", ["mixed", "float32"])
 def test_less_precision(precision: str, compiled: None) -> None:
     on_gpu, _, _ = small(4, precision=precision)
-    on_cpu = Algorithm1(on_gpu.shard, on_gpu.options)
+    on_cpu = cpu_solver(on_gpu.shard, on_gpu.options)
     assert on_gpu.objective == pytest.approx(on_cpu.objective, rel=1e-5)
     on_gpu.iterate()
     on_cpu.iterate()
@@ -204,7 +211,7 @@ def test_more_conjugate_gradients_than_expected(
     compiled: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A solve that is interrupted goes on where it was."""
-    monkeypatch.setattr("daba.backends.gpu.solver.MORE", 4)
+    monkeypatch.setattr("daba.backends.gpu.operations.MORE", 4)
     tight: dict[str, Any] = {
         "pcg_forcing": 0.0,
         "pcg_residual": 1e-9,
@@ -212,13 +219,13 @@ def test_more_conjugate_gradients_than_expected(
         "method": "lm",
     }
     on_gpu, _, _ = small(5, **tight)
-    on_cpu = Algorithm1(on_gpu.shard, on_gpu.options)
-    on_gpu.expected = 2
+    on_cpu = cpu_solver(on_gpu.shard, on_gpu.options)
+    gpu(on_gpu).expected = 2
     on_gpu.iterate()
     on_cpu.iterate()
     assert on_gpu.counts.pcg_iterations == on_cpu.counts.pcg_iterations > 2
     assert on_gpu.objective == pytest.approx(on_cpu.objective, rel=1e-9)
-    assert Status(int(on_gpu.book[Row.STATUS, 0])) == Status.DONE
+    assert Status(int(on_gpu.row(Row.STATUS)[0])) == Status.DONE
 
 
 @pytest.mark.parametrize("refine", ["none", "sweep"])
@@ -226,13 +233,13 @@ def test_memory_is_not_underestimated(refine: str) -> None:
     from daba.backends.gpu.memory import PROGRAM, needed
 
     solver, _, _ = small(6, cameras=8, refine=refine)
-    shard, arrays = solver.shard, vars(solver.arrays)
-    held = sum(x.nbytes for x in _tensors(list(arrays.values())))
+    shard, arrays = solver.shard, gpu(solver).arrays
+    held = sum(x.nbytes for x in _tensors([*vars(arrays).values(), *vars(arrays.sums).values()]))
     told = needed(
         shard.num_cameras, shard.num_points, len(shard.intra.camera), len(shard.inter.camera),
         solver.options,
     )  # fmt: skip
-    padding = 32 * 32 * (solver.arrays.intra_l.count + 2 * solver.arrays.inter_l.count)
+    padding = 32 * 32 * (arrays.intra_l.count + 2 * arrays.inter_l.count)
     assert held - 3 * padding <= told - PROGRAM  # slices of a tiny problem are all but empty
 
 

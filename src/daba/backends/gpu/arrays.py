@@ -8,12 +8,14 @@ import numpy as np
 import torch
 
 from daba.backends.gpu import lists, tables
-from daba.backends.gpu.kernels.book import ROWS
 from daba.backends.gpu.lists import Ends
 from daba.backends.gpu.precision import Precision
+from daba.backends.gpu.sums import Cut, PartialSums
 from daba.backends.gpu.tensors import Tensor
+from daba.backends.table import Row
 from daba.core.options import Options
-from daba.distributed.shard import Shard, State
+from daba.core.types import State
+from daba.distributed.shard import Shard
 
 BLOCK = 8
 """Cameras of one program of conjugate gradients."""
@@ -30,6 +32,14 @@ class Estimate(NamedTuple):
     def clone(self) -> Estimate:
         return Estimate(self.cameras.clone(), self.points.clone())
 
+    def copy_(self, other: Estimate) -> None:
+        self.cameras.copy_(other.cameras)
+        self.points.copy_(other.points)
+
+    def arguments(self, prefix: str = "") -> dict[str, Tensor]:
+        """What kernels are handed, by the names of their parameters."""
+        return {f"{prefix}cameras": self.cameras, f"{prefix}points": self.points}
+
 
 class Moments(NamedTuple):
     """A surrogate: tiles of P_i and rows of Q_j (`kernels/gpu/moments.py`)."""
@@ -38,22 +48,8 @@ class Moments(NamedTuple):
     points: Tensor
 
 
-class Columns:
-    """Partial sums, one column after the other in one buffer."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.at: dict[str, int] = {}
-
-    def add(self, name: str, rows: int, count: int = 1) -> None:
-        """Columns name, name+1, … of so many rows each."""
-        for n in range(count):
-            self.at[f"{name}{n}" if n else name] = self.size
-            self.size += rows
-
-
 class Arrays:
-    """Observations, estimates, system, workspace and book."""
+    """Observations, estimates, system, workspace and device table."""
 
     def __init__(
         self, shard: Shard, options: Options, precision: Precision, device: torch.device
@@ -64,8 +60,7 @@ class Arrays:
         self.all_C = C + len(shard.ghost_cameras)
         self.all_P = P + len(shard.ghost_points)
         self.surrogate = not options.centralized
-        self.accelerated = self.surrogate and options.method == "daba"
-        self.refined = self.surrogate and options.refine != "none"
+        self.accelerated, self.refined = options.accelerated, bool(options.rounds)
         self.lanes = lists.lanes_of(C, len(shard.intra.camera) + len(shard.inter.camera))
         self._order()
         self._lists()
@@ -81,20 +76,20 @@ class Arrays:
         order = lists.point_order(degree, owner, self.lanes.many)
         ghosts = torch.arange(self.P, self.all_P, device=device)
         self.order = torch.cat([order, ghosts])
-        """The shard's point at each of the GPU's places."""
-        place = torch.empty_like(self.order)
-        place[self.order] = torch.arange(self.all_P, device=device)
-        self.place = place
+        """The shard's point at each of the GPU's indices."""
+        self.index = torch.empty_like(self.order)
+        """The GPU's index of each of the shard's points."""
+        self.index[self.order] = torch.arange(self.all_P, device=device)
         self.owner_l = owner  # the same in both orders: devices stay together
 
     def _lists(self) -> None:
         shard, number = self.shard, self.precision.records
         points = torch.arange(self.P, device=self.device)
-        place = self.place.int()
-        intra = Ends.of(shard.intra, place, number)
+        index = self.index.int()
+        intra = Ends.of(shard.intra, index, number)
         self.intra_c = lists.by_camera(intra, self.C)
         self.intra_l = lists.by_point(intra, points, self.owner_l, self.S, self.P, self.lanes)
-        inter = Ends.of(shard.inter, place, number)
+        inter = Ends.of(shard.inter, index, number)
         self.inter_c = lists.by_camera(inter, self.C)
         own = inter.point[inter.point < self.P].long()
         shared = torch.bincount(own, minlength=self.P) > 0
@@ -121,8 +116,8 @@ class Arrays:
         self.bar = self.x.clone() if self.accelerated else self.x
         ptr = self.shard.devices.camera_ptr
         centers = self.shard.start.cameras[:, 9:12]
-        middle = [centers[ptr[a] : ptr[a + 1]].mean(axis=0) for a in range(self.S)]
-        self.middle = torch.from_numpy(np.stack(middle)).to(self.device)
+        centroid = [centers[ptr[a] : ptr[a + 1]].mean(axis=0) for a in range(self.S)]
+        self.centroid = torch.from_numpy(np.stack(centroid)).to(self.device)
         """Where the linear solver counts coordinates from, on each device."""
 
     def _workspace(self) -> None:
@@ -142,7 +137,7 @@ class Arrays:
         self.at_x = moments()
         self.at_bar = moments() if self.accelerated else self.at_x
         self.U, self.system = zeros(C, 256), zeros(C, 256)
-        self.reach = zeros(C)
+        self.camera_bound = zeros(C)
         self.V, self.g = zeros(7, P, kind=self.precision.points), zeros(3, P)
         self.stride = STRIDES[W]
         self.record_c = zeros(C, self.stride, kind=W)
@@ -156,8 +151,21 @@ class Arrays:
         self.device_cameras = torch.from_numpy(self.shard.devices.camera_ptr.astype(np.int64)).to(
             self.device
         )
-        self.book = zeros(ROWS, S)
-        self._partials()
+        self.dots, self.cg_sums = zeros(C), zeros(2, len(self.blocks))
+        self.table = zeros(len(Row), S)
+        cuts = {
+            Cut.CAMERAS: self.device_cameras,
+            Cut.POINTS: self.intra_l.ranges,
+            Cut.BOUNDARY: self.inter_l.ranges,
+            Cut.BOUNDARY_ALL: self.both_l.ranges,
+        }
+        programs = {
+            Cut.CAMERAS: C,
+            Cut.POINTS: self.intra_l.count,
+            Cut.BOUNDARY: self.inter_l.count,
+            Cut.BOUNDARY_ALL: self.both_l.count,
+        }
+        self.sums = PartialSums(programs, cuts)
 
     def _blocks(self) -> tuple[Tensor, Tensor]:
         """Runs of BLOCK cameras of one device: first, last, device."""
@@ -175,36 +183,6 @@ class Arrays:
             torch.from_numpy(offsets).to(self.device),
         )
 
-    def _partials(self) -> None:
-        C, N, I, B = self.C, self.intra_l.count, self.inter_l.count, self.both_l.count
-        columns = Columns()
-        columns.add("zero", max(C, N, I, B))
-        columns.add("inter_c", C, 3)  # F, squared pixel error, slack
-        columns.add("inter_l", I, 2)  # F, slack
-        columns.add("slack", I, 2)
-        columns.add("value_c", C, 3)  # of two surrogates, and the square of the distance
-        columns.add("value_l", N, 3)
-        columns.add("decrease_c", C)
-        columns.add("decrease_l", N)
-        columns.add("objective", C, 2)
-        columns.add("refined_c", C)
-        columns.add("refined_l", B)
-        columns.add("dots", C)
-        columns.add("pcg", len(self.blocks), 2)
-        self.columns = columns
-        self.partial = torch.zeros(columns.size, dtype=torch.float64, device=self.device)
-        cuts = [self.device_cameras, self.intra_l.ranges, self.inter_l.ranges, self.both_l.ranges]
-        self.ranges = torch.cat(cuts)
-
-    def column(self, name: str) -> Tensor:
-        return self.partial[self.columns.at[name] :]
-
-    def jobs(self, *named: tuple[str, int]) -> Tensor:
-        """What `add_up` adds: columns, and by what they are cut (0 cameras, 1 slices, 2 slices of
-        the boundary, 3 those with all its observations)."""
-        rows = [[self.columns.at[name], cut * (self.S + 1)] for name, cut in named]
-        return torch.tensor(rows, dtype=torch.int64, device=self.device)
-
     def upload(self, x: State) -> Estimate:
         """The shard's estimate, in the GPU's order."""
         cameras = torch.ones((len(x.cameras), 16), dtype=torch.float64, device=self.device)
@@ -218,5 +196,5 @@ class Arrays:
         """The reverse of `upload`."""
         return State(
             x.cameras[:, :15].contiguous().cpu().numpy(),
-            x.points[self.place, :3].contiguous().cpu().numpy(),
+            x.points[self.index, :3].contiguous().cpu().numpy(),
         )

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from daba.backends.gpu.arrays import Arrays, Estimate
+from daba.core.types import State
 from daba.distributed.comm.base import Blocks, Exchange
-from daba.distributed.shard import State
 
 
 class Ghosts:
@@ -23,7 +23,7 @@ class Ghosts:
         device = arrays.device
         self.rows = {
             "cameras": [torch.as_tensor(rows).long().to(device) for rows in sent["cameras"]],
-            "points": [arrays.place[torch.as_tensor(r).long().to(device)] for r in sent["points"]],
+            "points": [arrays.index[torch.as_tensor(r).long().to(device)] for r in sent["points"]],
         }
         if not exchange.swaps_tensors:
             self.host = State(np.zeros((arrays.all_C, 15)), np.zeros((arrays.all_P, 3)))

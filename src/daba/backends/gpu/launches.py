@@ -1,4 +1,8 @@
-"""The kernels of an iteration, each launched by its name; nothing here waits for the GPU."""
+"""The kernels of an iteration, each launched by its name; nothing here waits for the GPU.
+
+What a device does not need, or must not do yet, its programs skip when they look into the device
+table.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,11 @@ import triton.language as tl
 
 from daba.backends.gpu.arrays import BLOCK, Arrays, Estimate, Moments
 from daba.backends.gpu.kernels import decide, intra, moments, pcg, refine, schur, state, step
-from daba.backends.gpu.kernels.book import Row
 from daba.backends.gpu.kernels.exact import bits
+from daba.backends.gpu.tensors import Tensor
 from daba.backends.gpu.tolerances import tolerances_of
-from daba.core.options import ROUNDS, Options
+from daba.backends.table import Row
+from daba.core.options import Options
 
 FLAT = 1024
 """Numbers that one program copies."""
@@ -27,6 +32,7 @@ class Launches:
         a, self.a, self.options = arrays, arrays, options
         loss = options.loss
         self.loss: dict[str, Any] = {"KIND": loss.kind, "RADIUS": bits(loss.radius)}
+        self.table: dict[str, Any] = {"table": a.table, "S": a.S}
         self.tolerances = tolerances_of(options, a.shard.extent.cameras)
         self.lanes = _lanes(a.lanes.points)
         self.camera_lanes = _lanes(a.lanes.camera)
@@ -34,53 +40,44 @@ class Launches:
         self.terms = a.precision.terms
         self.linear = {torch.float32: tl.float32, torch.float64: tl.float64}[a.precision.linear]
         self.SP = max(2, triton.next_power_of_2(a.S))
-        self.rounds = ROUNDS[options.refine if a.refined else "none"]
-        self.distance: Any = None
-        self.centers: Any = None
-        self.begin_jobs = a.jobs(("inter_c", 0), ("inter_l", 2), ("value_c", 0), ("value_l", 1))
-        self.step_jobs = a.jobs(
-            ("decrease_c", 0), ("decrease_l", 1), ("objective", 0), ("objective1", 0),
-            ("value_c", 0), ("value_l", 1), ("value_c1", 0), ("value_l1", 1),
-            ("value_c2", 0), ("value_l2", 1),
-        )  # fmt: skip
-        gaps = [("zero", 0), ("zero", 0)]
-        if a.accelerated and not a.refined:
-            gaps = [("inter_c2", 0), ("inter_l1", 2)]
-        more = [("objective", 0), ("objective1", 0)]
-        if a.refined:
-            slack = ("slack1", 2) if a.accelerated else ("zero", 0)
-            more += [slack, ("refined_l", 3), ("refined_c", 0)]
-        self.finish_jobs = a.jobs(("inter_c", 0), ("inter_c1", 0), ("inter_l", 2), *gaps, *more)
+        self.theta = bits(options.split)
+        self.distance: Tensor = None
+        """Of each camera to what it sees."""
+        self.centroids: Tensor = None
+        """Of each point's cameras."""
+
+    # Nesterov's acceleration, and the surrogates
 
     def extrapolate(self) -> None:
+        """x̄ = Proj(x + γ (x − x_last))."""
         a, clip = self.a, self.options.clip
         state.extrapolate_cameras[(blocks_of(a.all_C, 32),)](
-            a.x.cameras, a.last.cameras, a.camera_s, a.bar.cameras, a.all_C, B=32, num_warps=1
-        )
+            a.x.cameras, a.last.cameras, s=a.camera_s, out=a.bar.cameras, C=a.all_C,
+            B=32, num_warps=1,
+        )  # fmt: skip
         clipped = math.isfinite(clip)
-        middle = self.centers if clipped else a.x.points
         state.extrapolate_points[(blocks_of(a.all_P, 128),)](
-            a.x.points, a.last.points, middle, a.book, a.S, a.bar.points, a.all_P,
-            CLIP=bits(clip if clipped else 0.0), CLIPPED=clipped, B=128, num_warps=4,
+            a.x.points, a.last.points, centroid=self.centroids if clipped else a.x.points,
+            out=a.bar.points, P=a.all_P, CLIP=bits(clip if clipped else 0.0), CLIPPED=clipped,
+            B=128, num_warps=4, **self.table,
         )  # fmt: skip
 
     def rebase(self, at: Estimate, into: Moments, guarded: bool, gap: bool) -> None:
         """The surrogate at an estimate; with `gap` its slack there for the base x."""
         a = self.a
+        last = (a.x if gap else at).arguments("last_")
         fixed: dict[str, Any] = {
-            **self.loss, "GUARDED": guarded, "GAP": gap, "THETA": bits(self.options.split),
+            **self.loss, **self.table, "GUARDED": guarded, "GAP": gap, "THETA": self.theta,
             "T": self.terms,
         }  # fmt: skip
-        last = a.x if gap else at
         if a.inter_l.count:
             moments.build_points[(a.inter_l.count,)](
-                a.inter_l.records, a.inter_l.heads, a.inter_l.members, at.cameras, at.points,
-                last.cameras, last.points, into.points, a.book, a.column("inter_l"),
-                a.inter_l.count, **self.lanes, **fixed,
+                **a.inter_l.arguments, **at.arguments(), **last, moments=into.points,
+                partial=a.sums.column(Row.SUM_INTER_L), N=a.inter_l.count, **self.lanes, **fixed,
             )  # fmt: skip
         moments.build_cameras[(a.C,)](
-            a.inter_c.records, a.inter_c.begins, at.cameras, at.points, last.cameras, last.points,
-            into.cameras, a.book, a.column("inter_c"), a.C, **self.block_lanes, **fixed,
+            **a.inter_c.arguments, **at.arguments(), **last, moments=into.cameras,
+            partial=a.sums.column(Row.SUM_INTER_C), C=a.C, **self.block_lanes, **fixed,
         )  # fmt: skip
 
     def slack(self) -> None:
@@ -88,10 +85,10 @@ class Launches:
         a = self.a
         if a.inter_l.count:
             moments.build_points[(a.inter_l.count,)](
-                a.inter_l.records, a.inter_l.heads, a.inter_l.members, a.new.cameras,
-                a.new.points, a.x.cameras, a.x.points, a.at_x.points, a.book, a.column("slack"),
-                a.inter_l.count, GUARDED=True, GAP=True, THETA=bits(self.options.split),
-                T=self.terms, **self.lanes, **self.loss,
+                **a.inter_l.arguments, **a.new.arguments(), **a.x.arguments("last_"),
+                moments=a.at_x.points, partial=a.sums.column(Row.SUM_SLACK_F_L),
+                N=a.inter_l.count, GUARDED=True, GAP=True, THETA=self.theta, T=self.terms,
+                **self.lanes, **self.loss, **self.table,
             )  # fmt: skip
 
     def evaluate(
@@ -106,160 +103,206 @@ class Launches:
         base, first = one
         other, second = two or one
         fixed: dict[str, Any] = {
-            "GUARD": int(guard), "SECOND": two is not None, "XI": self.options.xi
+            **self.table, "GUARD": int(guard), "SECOND": two is not None, "XI": self.options.xi,
         }  # fmt: skip
         moments.evaluate_cameras[(a.C,)](
-            a.owner_c, x.cameras, base.cameras, first.cameras, other.cameras, second.cameras,
-            a.zeta, a.book, a.S, a.column("value_c"), a.C, num_warps=1, **fixed,
+            owner=a.owner_c, cameras=x.cameras, base=base.cameras, moments=first.cameras,
+            second_base=other.cameras, second_moments=second.cameras, zeta=a.zeta,
+            partial=a.sums.column(Row.SUM_VALUE_C), C=a.C, num_warps=1, **fixed,
         )  # fmt: skip
         moments.evaluate_points[(a.intra_l.count,)](
-            a.intra_l.heads, a.intra_l.members, x.points, base.points, first.points,
-            other.points, second.points, a.book, a.S, a.column("value_l"), a.intra_l.count,
-            **self.lanes, **fixed,
+            heads=a.intra_l.heads, members=a.intra_l.members, points=x.points, base=base.points,
+            moments=first.points, second_base=other.points, second_moments=second.points,
+            partial=a.sums.column(Row.SUM_VALUE_L), N=a.intra_l.count, **self.lanes, **fixed,
         )  # fmt: skip
 
+    # The system, and conjugate gradients
+
     def linearize(self) -> None:
+        """The system of the intra observations at x, and the linear solver's records of it."""
         a = self.a
         intra.linearize_points[(a.intra_l.count,)](
-            a.intra_l.records, a.intra_l.heads, a.intra_l.members, a.x.cameras, a.x.points, a.V,
-            a.g, a.P, T=self.terms, **self.lanes, **self.loss,
+            **a.intra_l.arguments, **a.x.arguments(), V=a.V, g=a.g, P=a.P, T=self.terms,
+            **self.lanes, **self.loss,
         )  # fmt: skip
         intra.linearize_cameras[(a.C,)](
-            a.intra_c.records, a.intra_c.begins, a.x.cameras, a.x.points, a.U, a.reach,
-            T=self.terms, W=self.linear, **self.block_lanes, **self.loss,
+            **a.intra_c.arguments, **a.x.arguments(), U=a.U, bound=a.camera_bound, T=self.terms,
+            W=self.linear, **self.block_lanes, **self.loss,
         )  # fmt: skip
         schur.fill_cameras[(blocks_of(a.C * 16, FLAT),)](
-            a.x.cameras, a.owner_c, a.middle, a.record_c, a.C, STRIDE=a.stride, B=FLAT, num_warps=4
-        )
+            a.x.cameras, owner=a.owner_c, centroid=a.centroid, record_c=a.record_c, C=a.C,
+            STRIDE=a.stride, B=FLAT, num_warps=4,
+        )  # fmt: skip
 
     def assemble(self, base: Estimate, surrogate: Moments) -> None:
         """The cameras' part of E^α's system."""
         a = self.a
         moments.camera_system[(a.C,)](
-            a.U, a.inter_c.begins, a.x.cameras, base.cameras, surrogate.cameras, a.zeta,
-            a.derivative, a.system, SURROGATE=a.surrogate, XI=self.options.xi, num_warps=4,
+            U=a.U, begins=a.inter_c.begins, cameras=a.x.cameras, base=base.cameras,
+            moments=surrogate.cameras, zeta=a.zeta, derivative=a.derivative, system=a.system,
+            SURROGATE=a.surrogate, XI=self.options.xi, num_warps=4,
         )  # fmt: skip
 
     def damp(self, base: Estimate, surrogate: Moments) -> None:
+        """V'⁻¹, and the points' records."""
         a = self.a
         schur.damp_points[(a.intra_l.count,)](
-            a.intra_l.heads, a.intra_l.members, a.V, a.g, a.x.points, base.points,
-            surrogate.points, a.middle, a.v_inv, a.record_l, a.book, a.S, a.P,
-            SURROGATE=a.surrogate, XI=self.options.xi, LEAST=a.precision.damping, **self.lanes,
+            heads=a.intra_l.heads, members=a.intra_l.members, V=a.V, g=a.g, points=a.x.points,
+            base=base.points, moments=surrogate.points, centroid=a.centroid, v_inv=a.v_inv,
+            record_l=a.record_l, P=a.P, SURROGATE=a.surrogate, XI=self.options.xi,
+            LEAST=a.precision.damping, **self.lanes, **self.table,
         )  # fmt: skip
 
     def eliminate(self) -> None:
+        """Diagonal blocks of W V'⁻¹ Wᵀ, and W z."""
         a = self.a
         schur.eliminate[(a.C,)](
-            a.intra_c.records, a.intra_c.begins, a.owner_c, a.record_c, a.record_l, a.v_inv,
-            a.tiles, a.book, a.S, STRIDE=a.stride, **self.block_lanes, **self.loss,
+            **a.intra_c.arguments, owner=a.owner_c, record_c=a.record_c, record_l=a.record_l,
+            v_inv=a.v_inv, tiles=a.tiles, STRIDE=a.stride,
+            **self.block_lanes, **self.loss, **self.table,
         )  # fmt: skip
 
     def precondition(self) -> None:
+        """The preconditioner, and where conjugate gradients begin."""
         a = self.a
         pcg.precondition[(a.C,)](
-            a.owner_c, a.system, a.tiles, a.M_inv, a.rhs, a.r, a.step, a.z, a.column("dots"),
-            a.book, a.S, TINY=a.precision.tiny, num_warps=1,
+            owner=a.owner_c, system=a.system, tiles=a.tiles, M_inv=a.M_inv, rhs=a.rhs, r=a.r,
+            x=a.step, z=a.z, partial=a.dots, TINY=a.precision.tiny, num_warps=1, **self.table,
         )  # fmt: skip
 
     def product(self, parity: int) -> None:
         """Sp = S p."""
         a = self.a
         schur.product_points[(a.intra_l.count,)](
-            a.intra_l.records, a.intra_l.heads, a.intra_l.members, a.record_c, a.record_l,
-            a.v_inv, a.book, a.S, PARITY=parity, STRIDE=a.stride, **self.lanes, **self.loss,
+            **a.intra_l.arguments, record_c=a.record_c, record_l=a.record_l, v_inv=a.v_inv,
+            PARITY=parity, STRIDE=a.stride, **self.lanes, **self.loss, **self.table,
         )  # fmt: skip
         schur.product_cameras[(a.C,)](
-            a.intra_c.records, a.intra_c.begins, a.owner_c, a.record_c, a.record_l, a.system,
-            a.Sp, a.column("dots"), a.book, a.S, PARITY=parity, STRIDE=a.stride,
-            **self.camera_lanes, **self.loss,
+            **a.intra_c.arguments, owner=a.owner_c, record_c=a.record_c, record_l=a.record_l,
+            system=a.system, Sp=a.Sp, partial=a.dots, PARITY=parity, STRIDE=a.stride,
+            **self.camera_lanes, **self.loss, **self.table,
         )  # fmt: skip
 
     def update(self, parity: int) -> None:
+        """x += α p, r −= α Sp, z = M⁻¹ r."""
         a = self.a
         pcg.update[(len(a.blocks),)](
-            a.blocks, a.device_cameras, a.record_c, a.M_inv, a.Sp, a.rhs, a.r, a.step, a.z,
-            a.column("dots"), a.column("pcg"), len(a.blocks), a.book, a.S, PARITY=parity,
-            STRIDE=a.stride, NB=BLOCK, num_warps=4,
+            blocks=a.blocks, device_cameras=a.device_cameras, record_c=a.record_c, M_inv=a.M_inv,
+            Sp=a.Sp, rhs=a.rhs, r=a.r, x=a.step, z=a.z, dots=a.dots, partial=a.cg_sums,
+            N=len(a.blocks), PARITY=parity, STRIDE=a.stride, NB=BLOCK, num_warps=4, **self.table,
         )  # fmt: skip
 
     def direction(self, first: bool, parity: int) -> None:
+        """p = z + β p, and whether a device goes on."""
         a, cg = self.a, self.tolerances
         pcg.direction[(len(a.blocks),)](
-            a.blocks, a.device_blocks, a.device_cameras, a.record_c, a.z, a.column("dots"),
-            a.column("pcg"), len(a.blocks), a.book, a.S, FIRST=first, PARITY=parity,
-            FORCING=bits(cg.forcing), RESIDUAL=bits(cg.residual), MOST=cg.most,
-            STRIDE=a.stride, NB=BLOCK, num_warps=4,
+            blocks=a.blocks, device_blocks=a.device_blocks, device_cameras=a.device_cameras,
+            record_c=a.record_c, z=a.z, dots=a.dots, partial=a.cg_sums, N=len(a.blocks),
+            FIRST=first, PARITY=parity, FORCING=bits(cg.forcing), RESIDUAL=bits(cg.residual),
+            MOST=cg.most, STRIDE=a.stride, NB=BLOCK, num_warps=4, **self.table,
         )  # fmt: skip
+
+    # A step
 
     def move(self, base: Estimate, surrogate: Moments) -> None:
         """x⁺ to be tried."""
         a = self.a
         step.move_cameras[(a.C,)](
-            a.owner_c, a.x.cameras, a.system, a.reach, a.step, a.record_c, a.new.cameras, a.book,
-            a.S, a.column("decrease_c"), STRIDE=a.stride, SP=self.SP, num_warps=1,
+            owner=a.owner_c, cameras=a.x.cameras, system=a.system, bound=a.camera_bound, x=a.step,
+            record_c=a.record_c, trial=a.new.cameras, partial=a.sums.column(Row.SUM_DECREASE_C),
+            STRIDE=a.stride, SP=self.SP, num_warps=1, **self.table,
         )  # fmt: skip
         step.move_points[(a.intra_l.count,)](
-            a.intra_l.records, a.intra_l.heads, a.intra_l.members, a.V, a.g, a.x.points,
-            base.points, surrogate.points, a.record_c, a.record_l, a.new.points, a.book, a.S, a.P,
-            a.column("decrease_l"), SURROGATE=a.surrogate, XI=self.options.xi,
-            LEAST=a.precision.damping,
-            STRIDE=a.stride, SP=self.SP, **self.lanes, **self.loss,
+            **a.intra_l.arguments, V=a.V, g=a.g, points=a.x.points, base=base.points,
+            moments=surrogate.points, record_c=a.record_c, record_l=a.record_l,
+            trial=a.new.points, P=a.P, partial=a.sums.column(Row.SUM_DECREASE_L),
+            SURROGATE=a.surrogate, XI=self.options.xi, LEAST=a.precision.damping,
+            STRIDE=a.stride, SP=self.SP, **self.lanes, **self.loss, **self.table,
         )  # fmt: skip
 
     def objective(self, x: Estimate, guard: Row) -> None:
+        """F and squared pixel error of the intra observations."""
         a = self.a
         intra.objective[(a.C,)](
-            a.intra_c.records, a.intra_c.begins, a.owner_c, x.cameras, x.points, a.book,
-            int(guard), a.S, a.column("objective"), a.C, T=self.terms, **self.camera_lanes,
-            **self.loss,
-        )  # fmt: skip
-
-    def add_up(self, jobs: Any) -> None:
-        a = self.a
-        decide.add_up[(a.S, len(jobs))](a.partial, jobs, a.ranges, a.book, a.S, num_warps=4)
-
-    def judge(self, here: bool) -> None:
-        a, o = self.a, self.options
-        decide.judge_step[(1,)](
-            a.book, a.S, ACCELERATED=a.accelerated, HERE=here or not a.accelerated,
-            GAIN=bits(o.lm_gain), TRIES=o.lm_tries, EPSILON=bits(a.precision.epsilon), SP=self.SP,
-            num_warps=1,
+            **a.intra_c.arguments, owner=a.owner_c, **x.arguments(), GUARD=int(guard),
+            partial=a.sums.column(Row.SUM_INTRA_C), C=a.C, T=self.terms,
+            **self.camera_lanes, **self.loss, **self.table,
         )  # fmt: skip
 
     def settle(self) -> None:
         """x⁺ = x where no step was found."""
         a = self.a
         state.settle_cameras[(a.C,)](
-            a.owner_c, a.x.cameras, a.new.cameras, a.book, a.S, num_warps=1
+            owner=a.owner_c, cameras=a.x.cameras, new=a.new.cameras, num_warps=1, **self.table
         )
         state.settle_points[(a.intra_l.count,)](
-            a.intra_l.heads, a.intra_l.members, a.x.points, a.new.points, a.book, a.S, **self.lanes,
+            heads=a.intra_l.heads, members=a.intra_l.members, points=a.x.points,
+            new=a.new.points, **self.lanes, **self.table,
         )  # fmt: skip
 
     def refine(self, block: str, again: bool) -> None:
         """Move the boundary's points, or cameras, to lower the true F."""
         a = self.a
-        if block == "points":
-            if a.both_l.count:
-                refine.refine_points[(a.both_l.count,)](
-                    a.both_l.records, a.both_l.heads, a.both_l.members, a.new.cameras,
-                    a.new.points, a.book, a.S, a.column("refined_l"), AGAIN=again, T=self.terms,
-                    **self.lanes, **self.loss,
-                )  # fmt: skip
-        else:
+        fixed: dict[str, Any] = {**a.new.arguments(), "T": self.terms, **self.loss, **self.table}
+        if block == "cameras":
             refine.refine_cameras[(a.C,)](
-                a.both_c.records, a.both_c.begins, a.new.cameras, a.new.points, a.book, a.S,
-                a.column("refined_c"), T=self.terms, **self.block_lanes, **self.loss,
+                **a.both_c.arguments, partial=a.sums.column(Row.SUM_REFINED_C),
+                **self.block_lanes, **fixed,
+            )  # fmt: skip
+        elif a.both_l.count:
+            refine.refine_points[(a.both_l.count,)](
+                **a.both_l.arguments, partial=a.sums.column(Row.SUM_REFINED_L), AGAIN=again,
+                **self.lanes, **fixed,
             )  # fmt: skip
 
+    # What is decided
+
+    def begin(self) -> None:
+        decide.begin[(1,)](SP=self.SP, num_warps=1, **self.table)
+
+    def add_up(self, jobs: Tensor) -> None:
+        """Sums over the programs of each device, into the table."""
+        a = self.a
+        decide.add_up[(a.S, len(jobs))](
+            partial=a.sums.partial, jobs=jobs, ranges=a.sums.ranges, num_warps=4, **self.table
+        )
+
+    def start(self) -> None:
+        decide.start[(1,)](THETA=self.theta, SP=self.SP, num_warps=1, **self.table)
+
+    def judge(self, here: bool) -> None:
+        """`here`: of a step on the surrogate at x."""
+        a, o = self.a, self.options
+        decide.judge[(1,)](
+            ACCELERATED=a.accelerated, HERE=here or not a.accelerated, GAIN=bits(o.lm_gain),
+            TRIES=o.lm_tries, EPSILON=bits(a.precision.epsilon), SP=self.SP, num_warps=1,
+            **self.table,
+        )  # fmt: skip
+
+    def finish(self) -> None:
+        a, o = self.a, self.options
+        decide.finish[(1,)](
+            ACCELERATED=a.accelerated, REFINED=a.refined, THETA=self.theta, XI=o.xi,
+            GROWTH=bits(o.eta_growth), LIMITED=o.limited_by_objective, SP=self.SP, num_warps=1,
+            **self.table,
+        )  # fmt: skip
+
+    def reset_momentum(self) -> None:
+        a = self.a
+        state.reset_momentum[(blocks_of(a.all_C, 64),)](
+            x_bar=a.bar.cameras, new=a.new.cameras, cameras=a.x.cameras, distance=self.distance,
+            s=a.camera_s, C=a.all_C, B=64, num_warps=2, **self.table,
+        )  # fmt: skip
+
     def shift(self) -> None:
+        """x_last ← x, x ← x⁺."""
         a = self.a
         for x, last, new in zip(a.x, a.last, a.new, strict=True):
             count = x.numel()
             state.shift[(blocks_of(count, FLAT),)](
-                x, last, new, count, a.book, a.S, LAST=a.accelerated, B=FLAT, num_warps=4
-            )
+                x=x, last=last, new=new, count=count, LAST=a.accelerated, B=FLAT, num_warps=4,
+                **self.table,
+            )  # fmt: skip
 
 
 def _lanes(count: int) -> dict[str, Any]:

@@ -56,6 +56,11 @@ class ByPoint:
     def count(self) -> int:
         return len(self.heads)
 
+    @property
+    def arguments(self) -> dict[str, Tensor]:
+        """What kernels are handed, by the names of their parameters."""
+        return {"records": self.records, "heads": self.heads, "members": self.members}
+
 
 @dataclass(frozen=True)
 class ByCamera:
@@ -65,10 +70,14 @@ class ByCamera:
     begins: Tensor
     """Records of camera i are begins[i] : begins[i+1]."""
 
+    @property
+    def arguments(self) -> dict[str, Tensor]:
+        return {"records": self.records, "begins": self.begins}
+
 
 @dataclass(frozen=True)
 class Ends:
-    """Observations as they are handed over: camera and point in the GPU's numbers, u and ω."""
+    """Observations as they are handed over: camera and point by the GPU's index, u and ω."""
 
     camera: Tensor
     point: Tensor
@@ -76,13 +85,13 @@ class Ends:
     weight: Tensor
 
     @staticmethod
-    def of(obs: Observations, place: Tensor, number: torch.dtype) -> Ends:
-        """`place` is the GPU's number of each of the shard's points."""
-        device = place.device
+    def of(obs: Observations, index: Tensor, number: torch.dtype) -> Ends:
+        """`index` is the GPU's index of each of the shard's points."""
+        device = index.device
         point = torch.from_numpy(obs.point).to(device).long()
         return Ends(
             camera=torch.from_numpy(obs.camera).to(device),
-            point=place[point],
+            point=index[point],
             u=torch.from_numpy(obs.u).to(device).to(number),
             weight=torch.from_numpy(obs.weight).to(device).to(number),
         )
@@ -107,7 +116,7 @@ class Ends:
 
 def point_order(degree: Tensor, owner: Tensor, many: int) -> Tensor:
     """The GPU's order of points: by device; those with many observations first, the others by
-    their number of observations inside windows. Returns the shard's point at each place."""
+    their number of observations inside windows. Returns the shard's point at each index."""
     rank = torch.arange(len(degree), device=degree.device)
     window = torch.where(degree > many, 0, 1 + rank // WINDOW)
     most = int(degree.max()) + 1 if len(degree) else 1
@@ -153,26 +162,26 @@ def _sliced(
     devices: int,
     lanes: Lanes,
 ) -> ByPoint:
-    place, count = points.device, lanes.points
+    device, count = points.device, lanes.points
     order = point_order(degree, owner, lanes.many)
     points, owner, degree = points[order], owner[order].long(), degree[order]
     back = torch.empty_like(order)
-    back[order] = torch.arange(len(order), device=place)
+    back[order] = torch.arange(len(order), device=device)
     item = back[item]
     # a slice begins with a new device, with a point of many observations, or when lanes are used up
     many = degree > lanes.many
-    run = torch.zeros(len(points), dtype=torch.bool, device=place)
+    run = torch.zeros(len(points), dtype=torch.bool, device=device)
     if len(points):
         run[0] = True
         run[1:] = (owner[1:] != owner[:-1]) | many[1:] | many[:-1]
     begins = run.nonzero()[:, 0]
-    since = torch.arange(len(points), device=place)
+    since = torch.arange(len(points), device=device)
     since = since - begins[torch.cumsum(run, 0) - 1] if len(points) else since
     lane = since % count
     slice_of = torch.cumsum(lane == 0, 0) - 1
     first = (lane == 0).nonzero()[:, 0]
     shared = many[first]
-    width = torch.zeros(len(first), dtype=torch.int64, device=place)
+    width = torch.zeros(len(first), dtype=torch.int64, device=device)
     width.scatter_reduce_(0, slice_of, degree, "amax")
     width = torch.where(shared, (width + count - 1) // count, width)
     start = torch.cumsum(width * count, 0) - width * count
@@ -184,11 +193,11 @@ def _sliced(
     by_item = torch.argsort(item, stable=True)
     begin = torch.cumsum(degree, 0) - degree
     rank = torch.empty_like(item)
-    rank[by_item] = torch.arange(len(item), device=place) - begin[item[by_item]]
+    rank[by_item] = torch.arange(len(item), device=device) - begin[item[by_item]]
     n = slice_of[item]
     inside = torch.where(shared[n], rank, rank * count + lane[item])
     size = int((width * count).sum())
-    records = torch.zeros((size, 4), dtype=ends.u.dtype, device=place)
+    records = torch.zeros((size, 4), dtype=ends.u.dtype, device=device)
     records[start[n] + inside] = ends.records(chosen, ends.camera)
     counts = torch.bincount(owner[first], minlength=devices)
     return ByPoint(lanes, records, heads, members.int().contiguous(), _pointers(counts))

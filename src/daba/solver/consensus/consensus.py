@@ -6,15 +6,21 @@ from abc import abstractmethod
 
 import numpy as np
 
+from daba.backends.cpu.equations import Equations
 from daba.backends.cpu.kernels import refine
+from daba.backends.cpu.operations import CpuOperations
+from daba.backends.operations import Base
+from daba.backends.table import Row
+from daba.core.decisions import FIRST_SHRINK, LARGEST_RADIUS
 from daba.core.options import Options
-from daba.core.types import Floats
-from daba.distributed.comm.base import Communicator
-from daba.distributed.shard import Shard, State
+from daba.core.types import Bools, Floats, State
+from daba.distributed.comm.base import Communicator, Exchange
+from daba.distributed.shard import Shard
 from daba.solver.consensus.copies import KEPT, Block, make_copies, of
 from daba.solver.consensus.prior import CameraPrior, PointPrior, Prior
 from daba.solver.interface import Arrays, Counts, DeviceObjective, Solver
-from daba.solver.trust_region import Levenberg
+from daba.solver.linear.choice import make_linear_solver
+from daba.solver.trust_region import TrustRegion, counts_of
 
 ENOUGH = 0.3
 """A device's local solve ends when a step lowers E^α by less than this share. To go on would cost
@@ -43,24 +49,38 @@ class Consensus(Solver):
         self.x = shard.state()
         self.exchange.update(self.x, "both")
         self.copies = make_copies(shard, self.x, self.block, self.comm, self.exchange)
-        self.levenberg = Levenberg(self.copies.shard, options, self.comm)
+        self.operations = self._operations()
+        self.equations = self.operations.equations
+        self.region = TrustRegion(self.operations)
         self.y = self.copies.state(self.x)
-        self.levenberg.prepare(self.y)
+        self.equations.linearize(self.y)
         kind = CameraPrior if self.block == "cameras" else PointPrior
         penalty = self.penalty() if options.penalty is None else options.penalty
         self.prior: Prior = kind(self.copies.shard, self.metric(kind), self.z, penalty)
+        self.operations.surrogates[Base.X] = self.prior
         self.counts = Counts()
         self.moved = True
         self.evaluate()
 
+    def _operations(self) -> CpuOperations:
+        """Of the devices with their copies, to which every observation is intra."""
+        shard, options = self.copies.shard, self.options
+        linear = make_linear_solver(shard, options, self.comm)
+        equations = Equations(shard, options.loss, linear)
+        operations = CpuOperations(shard, options, Exchange(), equations)
+        table = operations.table
+        table[Row.RADIUS] = min(options.first_radius, LARGEST_RADIUS)
+        table[Row.SHRINK], table[Row.LIMIT] = FIRST_SHRINK, LARGEST_RADIUS
+        return operations
+
     @property
     def linear_solver(self) -> str:
         """What solves the reduced camera system."""
-        return type(self.levenberg.linear).__name__.lower()
+        return self.operations.linear_solver
 
     def metric(self, kind: type[Prior]) -> Floats:
         """K of each copy, from what all devices see of its variable at their copies."""
-        numbers = kind.metric(self.levenberg.system, self.options.metric)
+        numbers = kind.metric(self.equations.system, self.options.metric)
         nothing = State(*(np.empty((len(rows), 0)) for rows in self.x))
         told = np.empty((len(of(self.x, self.block)), numbers.shape[1]))
         told[: self.copies.count] = self.copies.mean(numbers, once=True)
@@ -88,24 +108,31 @@ class Consensus(Solver):
 
     def minimize(self, target: Floats) -> None:
         """x^α ← argmin F^α(x) + ½κ|x − target|²_K, by up to `inner_steps` accepted steps."""
-        self.prior.target = target
-        y, active, steps = self.y, self.all.copy(), 0
-        intra = self.levenberg.objective(y, self.all)
-        E = intra[:, 0] + self.prior.value(y, self.all)
+        ops, self.prior.target = self.operations, target
+        ops.set_estimate(self.y)
+        active, steps = self.all.copy(), 0
+        E = ops.table[Row.INTRA] + self.prior.value(self.y, self.all)
         self.counts = Counts()
         self.moved = False
         while active.any() and steps < self.options.inner_steps:
-            step = self.levenberg.step(y, intra, self.prior, active)
-            y, intra, before = step.x, step.intra, E
-            E = intra[:, 0] + self.prior.value(y, self.all)
-            active &= step.moved & (before - E > ENOUGH * before)
-            self.moved |= bool(step.moved.any())
-            self.counts.pcg_iterations += step.pcg_iterations
-            self.counts.lm_retries += step.retries
-            self.counts.lm_steps += step.accepted
+            moved = self.step(active)
+            self.y, before = ops.x, E
+            E = ops.table[Row.INTRA] + self.prior.value(self.y, self.all)
+            active &= moved & (before - E > ENOUGH * before)
+            self.moved |= bool(moved.any())
             steps += 1
-        self.levenberg.prepare(y)  # here begins the next round
-        self.y = y
+        self.equations.linearize(self.y)  # here begins the next round
+
+    def step(self, active: Bools) -> Bools:
+        """Lower E^α on the active devices by one accepted step; returns those that have moved."""
+        ops = self.operations
+        ops.begin()
+        ops.start_at(Base.X, active)
+        ops.assemble(Base.X)
+        self.region.step(Base.X)
+        ops.advance()
+        self.counts.add(counts_of(ops.table))
+        return ops.flags(Row.MOVED)
 
     def agree(self, values: Floats) -> Floats:
         """z ← the mean of `values` over copies, its rotations projected to SO(3). Returns z."""
@@ -125,25 +152,30 @@ class Consensus(Solver):
     def publish(self) -> None:
         """Complete x: what is not copied follows z, each variable by a few steps of its own that
         lower F from where it was published last. The method itself never looks at it."""
-        loss, shard = self.options.loss, self.copies.shard
-        x = self.copies.state(self.x)
-        ends = (shard.inter, shard.intra, *x)  # all variables are at the "boundary"
+        kept, x = KEPT[self.block], self.copies.state(self.x)
         for _ in range(FOLLOWING_STEPS):
-            if self.block == "cameras":
-                refine.refine_points(
-                    *ends, shard.devices.point_tasks, loss.kind, loss.radius, None, None
-                )
-            else:
-                refine.refine_cameras(
-                    *ends, shard.devices.camera_tasks, loss.kind, loss.radius, None, None, None
-                )
-        kept = KEPT[self.block]
+            self.follow(x)
         of(self.x, kept)[: len(of(x, kept))] = of(x, kept)
         self.evaluate()
 
+    def follow(self, x: State) -> None:
+        """A step of each variable that is not copied: as if all observations were of the boundary,
+        so that all of them move."""
+        shard, loss = self.copies.shard, self.options.loss.parameters
+        if self.block == "cameras":
+            refine.refine_points(
+                shard.inter, shard.intra, x.cameras, x.points, shard.devices.point_tasks, loss,
+                free=None, known=None,
+            )  # fmt: skip
+        else:
+            refine.refine_cameras(
+                shard.inter, shard.intra, x.cameras, x.points, shard.devices.camera_tasks, loss,
+                free=None, positions=None, intrinsics=None,
+            )  # fmt: skip
+
     def evaluate(self) -> None:
         """F(x) of each device's observations."""
-        self.intra = self.levenberg.objective(self.copies.state(self.x), self.all)
+        self.intra = self.equations.objective(self.copies.state(self.x), self.all)
 
     @property
     def estimate(self) -> State:
@@ -156,8 +188,8 @@ class Consensus(Solver):
 
     def gradient_norm(self) -> float:
         """Largest entry of the gradient of F at x."""
-        self.levenberg.prepare(self.copies.state(self.x))
-        system = self.levenberg.system
+        self.equations.linearize(self.copies.state(self.x))
+        system = self.equations.system
         g = State(system.g_c, system.g_l)
         copied = self.copies.mean(of(g, self.block), once=True)
         copied *= self.copies.siblings[:, None]  # of all copies of a variable together
@@ -179,8 +211,8 @@ class Consensus(Solver):
                 "copied_points": y[device].points,
                 "memory": memory[a],
                 "metric": metric[a],
-                "radius": self.levenberg.radius[a : a + 1],
-                "shrink": self.levenberg.shrink[a : a + 1],
+                "radius": self.operations.table[Row.RADIUS, a : a + 1],
+                "shrink": self.operations.table[Row.SHRINK, a : a + 1],
             }
             for a, device in enumerate(x)
         }
@@ -190,7 +222,8 @@ class Consensus(Solver):
         return {}
 
     def put_back(self, states: dict[int, Arrays], common: dict[str, float]) -> None:
-        """The reverse; neighbours tell their ghosts."""
+        """The reverse; neighbours send their ghosts."""
+        self.y, table = self.y.copy(), self.operations.table
         x, y = self.shard.by_device(self.x), self.copies.shard.by_device(self.y)
         memory, metric = map(self.copies.by_device, (self.memory, self.prior.K))
         for a, (device, found) in enumerate(states.items()):
@@ -198,10 +231,9 @@ class Consensus(Solver):
             y[device].cameras[:] = found["copied_cameras"]
             y[device].points[:] = found["copied_points"]
             memory[a][:], metric[a][:] = found["memory"], found["metric"]
-            self.levenberg.radius[a] = found["radius"][0]
-            self.levenberg.shrink[a] = found["shrink"][0]
+            table[Row.RADIUS, a], table[Row.SHRINK, a] = found["radius"][0], found["shrink"][0]
         self.exchange.update(self.x, "both")
-        self.levenberg.prepare(self.y)
+        self.equations.linearize(self.y)
         self.evaluate()
 
 

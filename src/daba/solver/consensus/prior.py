@@ -11,10 +11,10 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from daba.core.types import Bools, Floats, System
-from daba.distributed.shard import Shard, State
+from daba.backends.cpu.surrogate import NoSurrogate
+from daba.core.types import Bools, Floats, State, System
+from daba.distributed.shard import Shard
 from daba.solver.constraints.prior_terms import sum_by, times
-from daba.solver.surrogate import NoSurrogate
 
 UNIT = np.array([1.0, 0.0, 0.0, 1.0, 0.0, 1.0])
 """The unit matrix, as its upper triangle."""

@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 class Groups:
     """The groups of the cameras owned here."""
 
-    leader: Int32
+    representative: Int32
     """First camera of the group of each camera, if the group lives on one device; else itself."""
     shares: Bools
     """Cameras that share d with another one, here or elsewhere."""
-    member: Int64
-    """Row in `members` of the part of its group that each camera belongs to, −1 if the group lives
+    part: Int64
+    """Row in `parts` of the part of its group that each camera belongs to, −1 if the group lives
     on one device."""
-    members: Members | None
+    parts: Parts | None
     """None if every group of the problem lives on one device."""
 
 
-class Members:
+class Parts:
     """Parts of groups that live on several devices: one for each such group on each device here.
 
-    All parts of a group tell each other a few numbers, and each adds them up in the order of
+    All parts of a group exchange a few numbers, and each adds them up in the order of
     devices: the sum has the same bits everywhere, for any number of processes.
     """
 
@@ -50,8 +50,8 @@ class Members:
         """Parts on the device that has most of them, here or elsewhere."""
         self.rank = np.unique(group, return_inverse=True)[1][here]
         """Of each part's group among all."""
-        self.leads = _first_of_each(group)[here]
-        """Whether the part is on the first device of its group, which books what all do."""
+        self.charged = _first_of_each(group)[here]
+        """Whether the part is on the first device of its group, which is charged what all do."""
         ptr = np.searchsorted(device, np.arange(shard.extent.devices + 1)).astype(np.int64)
         self.ghosts = np.flatnonzero(mine & ~here)
         own = np.arange(self.count, dtype=np.int32)
@@ -75,7 +75,7 @@ class Members:
         """The same for devices that are tied together by one group or more."""
         clusters = _clusters(everywhere)
         if not np.array_equal(clusters, everywhere):
-            self.clusters = Members(clusters, shard, comm)
+            self.clusters = Parts(clusters, shard, comm)
 
     def sum(self, numbers: Floats) -> Floats:
         """Of each part's numbers, (count, 9) or (count, 1), the sum over its group."""
@@ -90,30 +90,30 @@ class Members:
 
 
 def find_groups(shard: Shard, shared: Ints, comm: Communicator) -> Groups:
-    """Every process tells its groups; those of several devices are then known to all. After that,
-    only devices that share a group talk about it."""
+    """Every process reports its groups; those of several devices are then known to all. After that,
+    only devices that share a group communicate about it."""
     device = shard.first + _owners(shard)
-    parts = np.unique(np.stack([device, shared], axis=1), axis=0)
-    told = comm.collect(parts)
-    common = comm.broadcast(_on_several(np.concatenate(told)) if comm.rank == 0 else None)
+    here = np.unique(np.stack([device, shared], axis=1), axis=0)
+    everywhere = comm.collect(here)
+    common = comm.broadcast(_on_several(np.concatenate(everywhere)) if comm.rank == 0 else None)
     _, first, group, count = np.unique(
         shared, return_index=True, return_inverse=True, return_counts=True
     )
     across = np.isin(shared, common[:, 1])
     own = np.arange(len(shared))
-    member = np.full(len(shared), -1, np.int64)
-    members = None
+    part = np.full(len(shared), -1, np.int64)
+    parts = None
     if len(common):
-        members = Members(common, shard, comm)
+        parts = Parts(common, shard, comm)
         here = common[np.isin(common[:, 0], np.unique(device))]
         width = int(max(shared.max(initial=0), common[:, 1].max())) + 1
         key, wanted = here[:, 0] * width + here[:, 1], device * width + shared
-        member[across] = np.searchsorted(key, wanted[across])
+        part[across] = np.searchsorted(key, wanted[across])
     return Groups(
-        leader=np.where(across, own, first[group]).astype(np.int32),
+        representative=np.where(across, own, first[group]).astype(np.int32),
         shares=across | (count[group] > 1),
-        member=member,
-        members=members,
+        part=part,
+        parts=parts,
     )
 
 

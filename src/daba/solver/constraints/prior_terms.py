@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daba.core.types import Bools, Floats, Known, System
-from daba.distributed.shard import Shard, State
+from daba.core.types import Bools, Floats, Known, State, System
+from daba.distributed.shard import Shard
 from daba.problem.priors import Priors, Targets
 
 UPPER = (np.array([0, 0, 0, 1, 1, 2]), np.array([0, 1, 2, 1, 2, 2]))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from daba.distributed.shard import join
 from daba.partition.ordering import Extent, Piece
-from daba.solver.linear.solvers import MOST_CAMERAS_FOR_PLAN, direct_pays
+from daba.solver.linear.cost import MOST_CAMERAS_FOR_PLAN, direct_pays
 from daba.solver.linear.symbolic import Cost, make_plan
 
 

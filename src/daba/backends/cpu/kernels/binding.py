@@ -14,7 +14,6 @@ from numba.core.caching import FunctionCache
 
 from daba.backends.cpu import cache, compiler
 from daba.backends.cpu.compiler import Job
-from daba.backends.cpu.kernels.signatures import signature_of
 
 COMPILE = f"{__name__}:compile_kernel"
 
@@ -44,6 +43,8 @@ def compile_kernel(name, signature):
         getattr(module, name.factory)(*name.arguments)
     kernel = _kernels[name]
     if isinstance(signature, bool):
+        from daba.backends.cpu.kernels.signatures import signature_of
+
         signature = signature_of(kernel.py_func, signature)
     kernel.compile(signature)
 

@@ -15,7 +15,7 @@ from numba import prange
 from daba.backends.cpu.kernels.binding import kernel, serial
 from daba.backends.cpu.kernels.block import AHEAD, add_block, prefetch, unpack
 from daba.backends.cpu.kernels.schur import core, eliminate
-from daba.core.types import Blocks, Bools, Int32, Int64, Mask, Matrix, Observations, Plan, System
+from daba.core.types import Blocks, Bools, Int32, Int64, Mask, Matrix, Observations, Plan, Reduced
 
 fast = numba.njit(error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
 
@@ -46,9 +46,7 @@ def count_pairs(obs: Observations, place: Int32, pairs: Int64):
 @kernel
 def form(
     obs: Observations,
-    system: System,
-    D: Blocks,
-    V_inv: Matrix,
+    reduced: Reduced,
     active: Bools,
     plan: Plan,
     blocks: Matrix,
@@ -56,7 +54,7 @@ def form(
 ):
     """Fill the tiles with the lower triangle of S. A piece of work is a few cameras' rows; it takes
     its observations by point, so that what is read of a point serves all of them."""
-    J = system.J
+    J, D, V_inv = reduced.J, reduced.D, reduced.V_inv
     size = plan.size
     per_tile = size * size
     for t in prange(len(tiles)):
@@ -227,8 +225,8 @@ def borders(plan: Plan, tiles: Blocks, slot: Int32, out: Blocks):
 
 
 @kernel
-def hold(plan: Plan, held: Mask, tiles: Blocks):
-    """Cut the held parameters of cameras out of S: their rows and columns become the unit's."""
+def fix(plan: Plan, fixed: Mask, tiles: Blocks):
+    """Cut the fixed parameters of cameras out of S: their rows and columns become the unit's."""
     size = plan.size
     for n in prange(len(plan.level_row)):
         row = plan.level_row[n]
@@ -238,9 +236,9 @@ def hold(plan: Plan, held: Mask, tiles: Blocks):
             i = plan.camera_at[row * size + p]
             k = plan.camera_at[col * size + p]
             for m in range(9):
-                if i >= 0 and held[i, m]:
+                if i >= 0 and fixed[i, m]:
                     A[9 * p + m, :] = 0.0
-                if k >= 0 and held[k, m]:
+                if k >= 0 and fixed[k, m]:
                     A[:, 9 * p + m] = 0.0
-                if row == col and i >= 0 and held[i, m]:
+                if row == col and i >= 0 and fixed[i, m]:
                     A[9 * p + m, 9 * p + m] = 1.0

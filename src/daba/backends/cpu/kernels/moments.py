@@ -11,7 +11,17 @@ from daba.backends.cpu.kernels import formulas
 from daba.backends.cpu.kernels.binding import inline, kernel
 from daba.backends.cpu.kernels.block import AHEAD, MOMENTS, add_moments, prefetch
 from daba.backends.cpu.kernels.tasks import sum_tasks
-from daba.core.types import Blocks, Bools, Floats, Matrix, Moments, Observations, Tasks
+from daba.core.types import (
+    Blocks,
+    Bools,
+    Floats,
+    LossParameters,
+    Matrix,
+    Moments,
+    Observations,
+    State,
+    Tasks,
+)
 
 error = formulas.error
 penalty = formulas.penalty
@@ -21,13 +31,10 @@ majorizer_from = formulas.majorizer_from
 @kernel
 def measure(
     obs: Observations,
-    cameras: Matrix,
-    points: Matrix,
-    last_c: Matrix,
-    last_l: Matrix,
+    base: State,
+    last: State,
     moved: bool,
-    kind: int,
-    radius: float,
+    loss: LossParameters,
     theta: float,
     records: Matrix,
 ):
@@ -38,18 +45,18 @@ def measure(
     records still hold.
     """
     for k in prange(len(obs.camera)):
-        c = cameras[obs.camera[k]]
-        l = points[obs.point[k]]
+        c = base.cameras[obs.camera[k]]
+        l = base.points[obs.point[k]]
         u = obs.u[k, 0]
         v = obs.u[k, 1]
         r = records[k]
         ex, ey, ez, lam, _, _, _, _, _, _, _ = error(c, l, u, v)
-        f, w, square = penalty(kind, radius, obs.weight[k], ex, ey, ez)
+        f, w, square = penalty(loss.kind, loss.radius, obs.weight[k], ex, ey, ez)
         gap = 0.0
         if moved:
             gap = f - majorizer_from(
                 theta, r[5], r[4], r[3], r[0], r[1], r[2], u, v,
-                c, l, last_c[obs.camera[k]], last_l[obs.point[k]],
+                c, l, last.cameras[obs.camera[k]], last.points[obs.point[k]],
             )  # fmt: skip
         r[0] = ex
         r[1] = ey
@@ -262,8 +269,7 @@ def add_to_points(
 @kernel
 def evaluate(
     moments: Moments,
-    cameras: Matrix,
-    points: Matrix,
+    x: State,
     obs: Observations,
     tasks: Tasks,
     tasks_l: Tasks,
@@ -277,7 +283,7 @@ def evaluate(
         sum_c = 0.0
         if active[tasks.device[t]]:
             for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
-                c = cameras[i]
+                c = x.cameras[i]
                 base = moments.cameras[i]
                 square = 0.0
                 for a in range(15):
@@ -285,15 +291,15 @@ def evaluate(
                 sum_c += 0.5 * xi * square
                 if obs.camera_ptr[i + 1] > obs.camera_ptr[i]:
                     value = 0.0
-                    for x in range(3):
+                    for r in range(3):
                         for a in range(6):
-                            dZ[x, a] = z_column(c, a, x) - z_column(base, a, x)
-                    for x in range(3):
+                            dZ[r, a] = z_column(c, a, r) - z_column(base, a, r)
+                    for r in range(3):
                         for a in range(6):
-                            row = 2.0 * moments.G[i, x, a]
+                            row = 2.0 * moments.G[i, r, a]
                             for b in range(6):
-                                row += dZ[x, b] * moments.M[i, b, a]
-                            value += row * dZ[x, a]
+                                row += dZ[r, b] * moments.M[i, b, a]
+                            value += row * dZ[r, a]
                     sum_c += value + moments.c[i]
         partial_c[t] = sum_c
     partial_l = np.zeros(len(tasks_l.device))
@@ -304,7 +310,7 @@ def evaluate(
                 square = 0.0
                 along = 0.0
                 for a in range(3):
-                    step = points[j, a] - moments.points[j, a]
+                    step = x.points[j, a] - moments.points[j, a]
                     square += step * step
                     along += step * moments.b[j, a]
                 sum_l += (moments.A[j] + 0.5 * xi) * square - 2.0 * along + moments.c_l[j]

@@ -9,7 +9,16 @@ from daba.backends.cpu.kernels import decisions, formulas
 from daba.backends.cpu.kernels.binding import kernel
 from daba.backends.cpu.kernels.block import AHEAD, PACKED, add_block, prefetch, unpack
 from daba.backends.cpu.kernels.tasks import sum_tasks
-from daba.core.types import Blocks, Bools, Floats, Matrix, Observations, Tasks
+from daba.core.types import (
+    Blocks,
+    Bools,
+    Floats,
+    LossParameters,
+    Matrix,
+    Observations,
+    State,
+    Tasks,
+)
 
 error = formulas.error
 penalty = formulas.penalty
@@ -23,11 +32,9 @@ STEP_BOUND = decisions.STEP_BOUND
 @kernel
 def objective(
     obs: Observations,
-    cameras: Matrix,
-    points: Matrix,
+    x: State,
     tasks: Tasks,
-    kind: int,
-    radius: float,
+    loss: LossParameters,
     active: Bools,
 ):
     """F and the squared pixel error of the active devices' observations, (S, 2)."""
@@ -39,9 +46,9 @@ def objective(
             for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
                 for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
                     ex, ey, ez, _, _, _, _, _, _, _, _ = error(
-                        cameras[obs.camera[k]], points[j], obs.u[k, 0], obs.u[k, 1]
+                        x.cameras[obs.camera[k]], x.points[j], obs.u[k, 0], obs.u[k, 1]
                     )
-                    f, _, square = penalty(kind, radius, obs.weight[k], ex, ey, ez)
+                    f, _, square = penalty(loss.kind, loss.radius, obs.weight[k], ex, ey, ez)
                     f_sum += f
                     s_sum += square
             partial[t, 0] = f_sum
@@ -54,28 +61,26 @@ def objective(
 @kernel
 def linearize_points(
     obs: Observations,
-    cameras: Matrix,
-    points: Matrix,
+    x: State,
     tasks: Tasks,
-    kind: int,
-    radius: float,
+    loss: LossParameters,
     J: Matrix,
     V: Matrix,
     g_l: Matrix,
-    reach: Floats,
+    bound: Floats,
 ):
-    """Residuals and derivatives of each observation; V, g_l and reach of each point."""
+    """Residuals and derivatives of each observation; V, g_l and step bound of each point."""
     for t in prange(len(tasks.device)):
         for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
             v0 = v1 = v2 = v3 = v4 = v5 = 0.0
             nearest = np.inf
             g0 = g1 = g2 = 0.0
             for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
-                c = cameras[obs.camera[k]]
+                c = x.cameras[obs.camera[k]]
                 ex, ey, ez, lam, dx, dy, dz, qx, qy, qz, s = error(
-                    c, points[j], obs.u[k, 0], obs.u[k, 1]
+                    c, x.points[j], obs.u[k, 0], obs.u[k, 1]
                 )
-                _, w, _ = penalty(kind, radius, obs.weight[k], ex, ey, ez)
+                _, w, _ = penalty(loss.kind, loss.radius, obs.weight[k], ex, ey, ez)
                 root = math.sqrt(w)
                 nearest = min(nearest, dx * dx + dy * dy + dz * dz)
                 ax, ay, az, bx, by, bz = normal_basis(dx, dy, dz)
@@ -118,7 +123,7 @@ def linearize_points(
                 g0 -= p0 * r0 + q0 * r1
                 g1 -= p1 * r0 + q1 * r1
                 g2 -= p2 * r0 + q2 * r1
-            reach[j] = STEP_BOUND * math.sqrt(nearest)
+            bound[j] = STEP_BOUND * math.sqrt(nearest)
             V[j, 0] = v0
             V[j, 1] = v1
             V[j, 2] = v2
@@ -133,16 +138,16 @@ def linearize_points(
 @kernel
 def bound_cameras(
     cameras: Matrix,
-    reach: Floats,
+    bound: Floats,
     active: Bools,
     tasks: Tasks,
-    together: Bools | None,
+    shares: Bools | None,
     step: Matrix,
 ):
-    """Shorten the step of a camera that would turn by more than STEP_BOUND, move beyond its reach,
+    """Shorten the step of a camera that would turn by more than STEP_BOUND, move beyond its bound,
     or change its focal length by more than that share.
 
-    Of cameras that share d (`together`) poses are shortened apart from it, and d alike."""
+    Of cameras that share d (`shares`) poses are shortened apart from it, and d alike."""
     for t in prange(len(tasks.device)):
         if active[tasks.device[t]]:
             for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
@@ -150,9 +155,9 @@ def bound_cameras(
                 turn = math.sqrt(s[0] * s[0] + s[1] * s[1] + s[2] * s[2])
                 move = math.sqrt(s[3] * s[3] + s[4] * s[4] + s[5] * s[5])
                 zoom = abs(s[6])
-                if together is not None:  # noqa: SIM102 (Numba drops it only so)
-                    if together[i]:
-                        excess = max(turn / STEP_BOUND, move / reach[i])
+                if shares is not None:  # noqa: SIM102 (Numba drops it only so)
+                    if shares[i]:
+                        excess = max(turn / STEP_BOUND, move / bound[i])
                         if excess > 1.0:
                             for a in range(6):
                                 s[a] /= excess
@@ -162,7 +167,7 @@ def bound_cameras(
                                 s[a] /= excess
                         continue
                 excess = max(
-                    turn / STEP_BOUND, move / reach[i], zoom / (STEP_BOUND * abs(cameras[i, 12]))
+                    turn / STEP_BOUND, move / bound[i], zoom / (STEP_BOUND * abs(cameras[i, 12]))
                 )
                 if excess > 1.0:
                     for a in range(9):
@@ -172,16 +177,15 @@ def bound_cameras(
 @kernel
 def linearize_cameras(
     obs: Observations,
-    cameras: Matrix,
-    points: Matrix,
+    x: State,
     tasks: Tasks,
     J: Matrix,
     U: Blocks,
     g_c: Matrix,
-    reach: Floats,
+    bound: Floats,
 ):
-    """U and g_c of each camera, from the stored derivatives, and its reach: STEP_BOUND × its mean
-    distance to the points it sees."""
+    """U and g_c of each camera, from the stored derivatives, and its step bound: STEP_BOUND × its
+    mean distance to the points it sees."""
     for t in prange(len(tasks.device)):
         block = np.empty(PACKED)
         for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
@@ -196,26 +200,23 @@ def linearize_cameras(
                 add_block(block, row, row, 1.0, 0.0, 0.0, 1.0)
                 for a in range(9):
                     g_c[i, a] += row[a] * row[18] + row[9 + a] * row[19]
-                l = points[obs.point[k]]
-                x = l[0] - cameras[i, 9]
-                y = l[1] - cameras[i, 10]
-                z = l[2] - cameras[i, 11]
-                away += math.sqrt(x * x + y * y + z * z)
+                l = x.points[obs.point[k]]
+                dx = l[0] - x.cameras[i, 9]
+                dy = l[1] - x.cameras[i, 10]
+                dz = l[2] - x.cameras[i, 11]
+                away += math.sqrt(dx * dx + dy * dy + dz * dz)
             unpack(block, U[i])
             seen = obs.camera_ptr[i + 1] - obs.camera_ptr[i]
-            reach[i] = STEP_BOUND * away / seen if seen > 0 else np.inf
+            bound[i] = STEP_BOUND * away / seen if seen > 0 else np.inf
 
 
 @kernel
 def slack_by_point(
     obs: Observations,
-    cameras: Matrix,
-    points: Matrix,
-    base_c: Matrix,
-    base_l: Matrix,
+    x: State,
+    base: State,
     tasks: Tasks,
-    kind: int,
-    radius: float,
+    loss: LossParameters,
     theta: float,
 ):
     """Σ (F_ij − P_ij − Q_ij) over the inter observations of each device's points, (S,)."""
@@ -226,11 +227,11 @@ def slack_by_point(
             for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
                 i = obs.camera[k]
                 u, v = obs.u[k, 0], obs.u[k, 1]
-                ex, ey, ez, _, _, _, _, _, _, _, _ = error(cameras[i], points[j], u, v)
-                f, _, _ = penalty(kind, radius, obs.weight[k], ex, ey, ez)
+                ex, ey, ez, _, _, _, _, _, _, _, _ = error(x.cameras[i], x.points[j], u, v)
+                f, _, _ = penalty(loss.kind, loss.radius, obs.weight[k], ex, ey, ez)
                 total += f - majorizer(
-                    kind, radius, theta, obs.weight[k], u, v,
-                    cameras[i], points[j], base_c[i], base_l[j],
+                    loss.kind, loss.radius, theta, obs.weight[k], u, v,
+                    x.cameras[i], x.points[j], base.cameras[i], base.points[j],
                 )  # fmt: skip
         partial[t] = total
     out = np.zeros(len(tasks.device_ptr) - 1)

@@ -8,7 +8,17 @@ from numba import prange
 from daba.backends.cpu.kernels import decisions
 from daba.backends.cpu.kernels.binding import inline, kernel, serial
 from daba.backends.cpu.kernels.schur import product
-from daba.core.types import Blocks, Bools, Int64, Matrix, Observations, System, Tasks, Ties
+from daba.core.types import (
+    Blocks,
+    Bools,
+    Devices,
+    Int64,
+    Matrix,
+    Observations,
+    Reduced,
+    SharedGroups,
+    Tasks,
+)
 
 model_stalls = decisions.model_stalls
 residual_remains = decisions.residual_remains
@@ -67,14 +77,15 @@ def precondition(factors, r, active, camera_ptr, z):
 
 
 @kernel
-def tie_blocks(blocks: Blocks, ties: Ties, active: Bools, camera_ptr: Int64):
-    """Of diagonal blocks of S make those of ΠᵀSΠ, as far as they are known: what is held is cut
-    off, and where cameras share d, the leader has the sum of their blocks, apart from poses."""
+def share_blocks(blocks: Blocks, groups: SharedGroups, active: Bools, camera_ptr: Int64):
+    """Of diagonal blocks of S make those of ΠᵀSΠ, as far as they are known: what is fixed is
+    cut off, and where cameras share d, their representative has the sum of their blocks, apart from
+    poses."""
     for d in prange(len(active)):
         if active[d]:
             for i in range(camera_ptr[d], camera_ptr[d + 1]):
                 B = blocks[i]
-                k = ties.leader[i]
+                k = groups.representative[i]
                 if k != i:
                     for a in range(6, 9):
                         for b in range(6):
@@ -87,7 +98,7 @@ def tie_blocks(blocks: Blocks, ties: Ties, active: Bools, camera_ptr: Int64):
                             B[a, b] = 1.0 if a == b else 0.0
             for i in range(camera_ptr[d], camera_ptr[d + 1]):
                 for a in range(9):
-                    if ties.held[i, a]:
+                    if groups.fixed[i, a]:
                         for b in range(9):
                             blocks[i, a, b] = 0.0
                             blocks[i, b, a] = 0.0
@@ -95,30 +106,31 @@ def tie_blocks(blocks: Blocks, ties: Ties, active: Bools, camera_ptr: Int64):
 
 
 @inline
-def collect(v, ties, active, camera_ptr):
-    """v ← Πᵀv: what is held has no entry, and the leader has the sum over those that share d."""
+def collect(v, groups, active, camera_ptr):
+    """v ← Πᵀv: what is fixed has no entry, and the representative has the sum over those
+    that share d."""
     for d in range(len(active)):
         if active[d]:
             for i in range(camera_ptr[d], camera_ptr[d + 1]):
-                k = ties.leader[i]
+                k = groups.representative[i]
                 if k != i:
                     for a in range(6, 9):
                         v[k, a] += v[i, a]
                         v[i, a] = 0.0
             for i in range(camera_ptr[d], camera_ptr[d + 1]):
                 for a in range(9):
-                    if ties.held[i, a]:
+                    if groups.fixed[i, a]:
                         v[i, a] = 0.0
 
 
 @inline
-def spread(v, ties, active, camera_ptr):
-    """v ← Πv: those that share d have the leader's."""
+def spread(v, groups, active, camera_ptr):
+    """v ← Πv: those that share d have their representative's."""
     for d in range(len(active)):
         if active[d]:
             for i in range(camera_ptr[d], camera_ptr[d + 1]):
                 for a in range(6, 9):
-                    v[i, a] = v[ties.leader[i], a]
+                    v[i, a] = v[groups.representative[i], a]
 
 
 @inline
@@ -133,42 +145,40 @@ def dot(x, y, first, last):
 @serial
 def solve(
     obs: Observations,
-    system: System,
-    D: Blocks,
-    V_inv: Matrix,
+    reduced: Reduced,
     factors: Blocks,
     rhs: Matrix,
     active: Bools,
-    ptr: Int64,
-    tasks_c: Tasks,
-    tasks: Tasks,
+    devices: Devices,
     buffers: tuple[Int64, Matrix],
-    limits: tuple[float, float, int],
-    ties: Ties | None,
+    stop: tuple[float, float, int],
+    groups: SharedGroups | None,
     x: Matrix,
 ):
     """x ≈ S⁻¹ rhs on the active devices; returns the iterations each device needed.
 
     A device stops when its model stalls or its residual has fallen (`core/decisions.py`).
 
-    With `ties`, x = Πy and y ≈ (ΠᵀSΠ)⁻¹ Πᵀrhs. x and p are kept as they act on cameras, r and S p
-    as sums over cameras that share d, at the leader: products of the two are products of y's.
+    With `groups`, x = Πy and y ≈ (ΠᵀSΠ)⁻¹ Πᵀrhs. x and p are kept as they act on cameras, r and S p
+    as sums over cameras that share d, at their representative: products of the two are products
+    of y's.
     """
     buffer_ptr, buffer = buffers
-    forcing, residual, most = limits
+    forcing, residual, most = stop
+    ptr, tasks_c, tasks = devices.camera_ptr, devices.camera_tasks, devices.point_tasks
     S = len(active)
     running = active.copy()
     count = np.zeros(S, np.int64)
-    if ties is not None:
+    if groups is not None:
         rhs = rhs.copy()
-        collect(rhs, ties, active, ptr)
+        collect(rhs, groups, active, ptr)
     r = rhs.copy()
     z = np.zeros_like(r)
     Sp = np.zeros_like(r)
     x[:] = 0.0
     precondition(factors, r, running, ptr, z)
-    if ties is not None:
-        spread(z, ties, running, ptr)
+    if groups is not None:
+        spread(z, groups, running, ptr)
     p = z.copy()
     rz = np.zeros(S)
     start = np.zeros(S)
@@ -181,9 +191,9 @@ def solve(
     k = 0
     while running.any() and k < most:
         k += 1
-        product(obs, system, D, V_inv, p, running, ptr, tasks_c, tasks, buffer_ptr, buffer, Sp)
-        if ties is not None:
-            collect(Sp, ties, running, ptr)
+        product(obs, reduced, p, running, ptr, tasks_c, tasks, buffer_ptr, buffer, Sp)
+        if groups is not None:
+            collect(Sp, groups, running, ptr)
         for d in range(S):
             if running[d]:
                 pSp = dot(p, Sp, ptr[d], ptr[d + 1])
@@ -202,8 +212,8 @@ def solve(
                     running[d] = False
                 Q[d] = new_Q
         precondition(factors, r, running, ptr, z)
-        if ties is not None:
-            spread(z, ties, running, ptr)
+        if groups is not None:
+            spread(z, groups, running, ptr)
         for d in range(S):
             if running[d]:
                 new_rz = dot(r, z, ptr[d], ptr[d + 1])

@@ -15,7 +15,7 @@ from daba.backends.cpu.kernels.known import add_to_camera, add_to_point, known_t
 from daba.backends.cpu.kernels.schur import invert_point, multiply_point
 from daba.backends.cpu.kernels.state import turned
 from daba.backends.cpu.kernels.tasks import sum_tasks
-from daba.core.types import Bools, Known, Mask, Matrix, Observations, Tasks
+from daba.core.types import Bools, Known, LossParameters, Mask, Matrix, Observations, Tasks
 
 error = formulas.error
 penalty = formulas.penalty
@@ -28,19 +28,19 @@ STEP_BOUND, DIAGONAL_FLOOR = decisions.STEP_BOUND, decisions.DIAGONAL_FLOOR
 
 
 @inline
-def point_terms(obs, cameras, l, j, kind, radius):
+def point_terms(obs, cameras, l, j, loss):
     """Σ F_ij over the observations of point j, if it were at l."""
     total = 0.0
     for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
         ex, ey, ez, _, _, _, _, _, _, _, _ = error(
             cameras[obs.camera[k]], l, obs.u[k, 0], obs.u[k, 1]
         )
-        total += penalty(kind, radius, obs.weight[k], ex, ey, ez)[0]
+        total += penalty(loss.kind, loss.radius, obs.weight[k], ex, ey, ez)[0]
     return total
 
 
 @inline
-def point_system(obs, cameras, l, j, kind, radius, V, g):
+def point_system(obs, cameras, l, j, loss, V, g):
     """Add the blocks of the observations of point j to V and g. Returns Σ F_ij and min |δ|²."""
     total = 0.0
     nearest = np.inf
@@ -48,7 +48,7 @@ def point_system(obs, cameras, l, j, kind, radius, V, g):
         ex, ey, ez, lam, dx, dy, dz, _, _, _, _ = error(
             cameras[obs.camera[k]], l, obs.u[k, 0], obs.u[k, 1]
         )
-        f, w, _ = penalty(kind, radius, obs.weight[k], ex, ey, ez)
+        f, w, _ = penalty(loss.kind, loss.radius, obs.weight[k], ex, ey, ez)
         total += f
         nearest = min(nearest, dx * dx + dy * dy + dz * dz)
         block = point_block(w, lam, dx, dy, dz, ex, ey, ez)
@@ -66,13 +66,12 @@ def refine_points(
     cameras: Matrix,
     points: Matrix,
     tasks: Tasks,
-    kind: int,
-    radius: float,
+    loss: LossParameters,
     free: Bools | None,
     known: Known | None,
 ):
     """Move each point of the boundary to lower Σ F_ij; returns ΔF (S,). `free` tells which may move
-    and `known` their priors; both are None if nothing is asked beside observations."""
+    and `known` their priors; both are None without constraints."""
     partial = np.zeros(len(tasks.device))
     for t in prange(len(tasks.device)):
         V = np.empty(6)
@@ -90,13 +89,13 @@ def refine_points(
             V[:] = 0.0
             g[:] = 0.0
             l = points[j]
-            before, near = point_system(intra, cameras, l, j, kind, radius, V, g)
-            more, nearer = point_system(inter, cameras, l, j, kind, radius, V, g)
+            before, near = point_system(intra, cameras, l, j, loss, V, g)
+            more, nearer = point_system(inter, cameras, l, j, loss, V, g)
             before += more
             if free is not None:
                 before += known_term(known, j, l, 0)
                 add_to_point(known, j, l, V, g)
-            reach = STEP_BOUND * math.sqrt(min(near, nearer))
+            bound = STEP_BOUND * math.sqrt(min(near, nearer))
             largest = max(V[0], V[3], V[5])
             mu = DAMPING
             for _ in range(TRIES):
@@ -104,12 +103,12 @@ def refine_points(
                 multiply_point(Vi, g, step)
                 x, y, z = step[0], step[1], step[2]
                 length = math.sqrt(x * x + y * y + z * z)
-                clip = reach / length if length > reach else 1.0
+                clip = bound / length if length > bound else 1.0
                 new[0] = l[0] - clip * x
                 new[1] = l[1] - clip * y
                 new[2] = l[2] - clip * z
-                after = point_terms(intra, cameras, new, j, kind, radius)
-                after += point_terms(inter, cameras, new, j, kind, radius)
+                after = point_terms(intra, cameras, new, j, loss)
+                after += point_terms(inter, cameras, new, j, loss)
                 if free is not None:
                     after += known_term(known, j, new, 0)
                 if after < before:
@@ -124,7 +123,7 @@ def refine_points(
 
 
 @inline
-def camera_terms(obs, c, points, i, kind, radius):
+def camera_terms(obs, c, points, i, loss):
     """Σ F_ij over the observations of camera i, if it were c."""
     total = 0.0
     for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
@@ -132,12 +131,12 @@ def camera_terms(obs, c, points, i, kind, radius):
         ex, ey, ez, _, _, _, _, _, _, _, _ = error(
             c, points[obs.point[k]], obs.u[k, 0], obs.u[k, 1]
         )
-        total += penalty(kind, radius, obs.weight[k], ex, ey, ez)[0]
+        total += penalty(loss.kind, loss.radius, obs.weight[k], ex, ey, ez)[0]
     return total
 
 
 @inline
-def camera_system(obs, c, points, i, kind, radius, U, g, J):
+def camera_system(obs, c, points, i, loss, U, g, J):
     """Add JᵀJ (lower triangle) and Jᵀr of camera i to U and g; returns Σ F_ij."""
     total = 0.0
     for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
@@ -145,7 +144,7 @@ def camera_system(obs, c, points, i, kind, radius, U, g, J):
         ex, ey, ez, lam, dx, dy, dz, qx, qy, qz, s = error(
             c, points[obs.point[k]], obs.u[k, 0], obs.u[k, 1]
         )
-        f, w, _ = penalty(kind, radius, obs.weight[k], ex, ey, ez)
+        f, w, _ = penalty(loss.kind, loss.radius, obs.weight[k], ex, ey, ez)
         total += f
         ax, ay, az, bx, by, bz = normal_basis(dx, dy, dz)
         for half in range(2):
@@ -204,15 +203,14 @@ def refine_cameras(
     cameras: Matrix,
     points: Matrix,
     tasks: Tasks,
-    kind: int,
-    radius: float,
+    loss: LossParameters,
     free: Mask | None,
     positions: Known | None,
     intrinsics: Known | None,
 ):
     """Move each camera of the boundary to lower its Σ F_ij, points held; returns ΔF (S,). `free`
-    tells which parameters may change, `positions` and `intrinsics` are priors; all are None if
-    nothing is asked beside observations."""
+    tells which parameters may change, `positions` and `intrinsics` are priors; all are None where
+    there are no constraints."""
     partial = np.zeros(len(tasks.device))
     for t in prange(len(tasks.device)):
         U = np.empty((9, 9))
@@ -229,14 +227,15 @@ def refine_cameras(
             U[:] = 0.0
             g[:] = 0.0
             c = cameras[i]
-            before = camera_system(intra, c, points, i, kind, radius, U, g, J)
-            before += camera_system(inter, c, points, i, kind, radius, U, g, J)
+            before = camera_system(intra, c, points, i, loss, U, g, J)
+            before += camera_system(inter, c, points, i, loss, U, g, J)
             turns = True
-            if free is not None:
+            if positions is not None:
                 before += known_term(positions, i, c, 9)
                 before += known_term(intrinsics, i, c, 12)
                 add_to_camera(positions, i, c, 9, U, g)
                 add_to_camera(intrinsics, i, c, 12, U, g)
+            if free is not None:
                 turns = free[i, 0] or free[i, 1] or free[i, 2]
                 for a in range(9):
                     if not free[i, a]:
@@ -255,9 +254,9 @@ def refine_cameras(
                         new[:9] = c[:9]
                     for a in range(6):
                         new[9 + a] = c[9 + a] - step[3 + a]
-                    after = camera_terms(intra, new, points, i, kind, radius)
-                    after += camera_terms(inter, new, points, i, kind, radius)
-                    if free is not None:
+                    after = camera_terms(intra, new, points, i, loss)
+                    after += camera_terms(inter, new, points, i, loss)
+                    if positions is not None:
                         after += known_term(positions, i, new, 9)
                         after += known_term(intrinsics, i, new, 12)
                     if after < before:

@@ -13,7 +13,17 @@ from numba import prange
 from daba.backends.cpu.kernels import decisions, formulas
 from daba.backends.cpu.kernels.binding import inline, kernel
 from daba.backends.cpu.kernels.block import AHEAD, PACKED, add_block, prefetch, unpack
-from daba.core.types import Blocks, Bools, Floats, Int64, Matrix, Observations, System, Tasks
+from daba.core.types import (
+    Blocks,
+    Bools,
+    Floats,
+    Int64,
+    Matrix,
+    Observations,
+    Reduced,
+    System,
+    Tasks,
+)
 
 inverse_symmetric3 = formulas.inverse_symmetric3
 DIAGONAL_FLOOR = decisions.DIAGONAL_FLOOR
@@ -115,17 +125,9 @@ def right_hand_side(
 
 
 @kernel
-def schur_diagonal(
-    obs: Observations,
-    system: System,
-    D: Blocks,
-    V_inv: Matrix,
-    active: Bools,
-    tasks: Tasks,
-    out: Blocks,
-):
+def schur_diagonal(obs: Observations, reduced: Reduced, active: Bools, tasks: Tasks, out: Blocks):
     """out = 9×9 diagonal blocks of S: the preconditioner before factorization."""
-    J = system.J
+    J, V_inv = reduced.J, reduced.V_inv
     for t in prange(len(tasks.device)):
         block = np.empty(PACKED)
         if active[tasks.device[t]]:
@@ -138,15 +140,13 @@ def schur_diagonal(
                     p, q, r, s = core(eliminate(row, V_inv[obs.point[k]]), row)
                     add_block(block, row, row, -p, -q, -r, -s)
                 unpack(block, out[i])
-                out[i] += D[i]
+                out[i] += reduced.D[i]
 
 
 @kernel
 def product(
     obs: Observations,
-    system: System,
-    D: Blocks,
-    V_inv: Matrix,
+    reduced: Reduced,
     v: Matrix,
     active: Bools,
     camera_ptr: Int64,
@@ -158,7 +158,7 @@ def product(
 ):
     """out = S v on the active devices. One pass over the observations by point; what each task
     adds to cameras goes to its own buffer, and the buffers are summed in order."""
-    J = system.J
+    J, D, V_inv = reduced.J, reduced.D, reduced.V_inv
     for t in prange(len(tasks.device)):
         device = tasks.device[t]
         if active[device]:
@@ -212,7 +212,7 @@ def back_substitute(
     tasks: Tasks,
     step_l: Matrix,
 ):
-    """step_l = −V'⁻¹ (g_l + Wᵀ step_c), no longer than a point's reach; returns the model's
+    """step_l = −V'⁻¹ (g_l + Wᵀ step_c), no longer than a point's step bound; returns the model's
     decrease −g·δ − ½ δᵀHδ, (S,)."""
     J = system.J
     partial = np.zeros(len(tasks.device))
@@ -240,8 +240,8 @@ def back_substitute(
                 x1 = -(Vi[1] * h0 + Vi[3] * h1 + Vi[4] * h2)
                 x2 = -(Vi[2] * h0 + Vi[4] * h1 + Vi[5] * h2)
                 length = math.sqrt(x0 * x0 + x1 * x1 + x2 * x2)
-                if length > system.reach[j]:
-                    clip = system.reach[j] / length
+                if length > system.step_bound[j]:
+                    clip = system.step_bound[j] / length
                     x0 *= clip
                     x1 *= clip
                     x2 *= clip

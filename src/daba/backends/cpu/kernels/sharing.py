@@ -9,21 +9,21 @@ from numba import prange
 
 from daba.backends.cpu.kernels import formulas
 from daba.backends.cpu.kernels.binding import inline, kernel
-from daba.core.types import Int64, Matrix, Observations
+from daba.core.types import Int64, LossParameters, Matrix, Observations, State
 
 error = formulas.error
 penalty = formulas.penalty
 
 
 @inline
-def add_intrinsics(obs, c, points, i, kind, radius, row):
+def add_intrinsics(obs, c, points, i, loss, row):
     """Add Σ w|n|² φφᵀ (upper triangle, 6), Σ w (n·e) φ (3) and Σ F_ij to `row`."""
     for m in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
         k = obs.camera_obs[m]
         ex, ey, ez, _, dx, dy, dz, _, _, _, s = error(
             c, points[obs.point[k]], obs.u[k, 0], obs.u[k, 1]
         )
-        f, w, _ = penalty(kind, radius, obs.weight[k], ex, ey, ez)
+        f, w, _ = penalty(loss.kind, loss.radius, obs.weight[k], ex, ey, ez)
         along = c[2] * dx + c[5] * dy + c[8] * dz
         H = w * max(0.0, 1.0 - along * along / (dx * dx + dy * dy + dz * dz))
         g = w * (c[2] * ex + c[5] * ey + c[8] * ez)
@@ -44,11 +44,9 @@ def add_intrinsics(obs, c, points, i, kind, radius, row):
 def intrinsics_systems(
     intra: Observations,
     inter: Observations,
-    cameras: Matrix,
-    points: Matrix,
+    x: State,
     chosen: Int64,
-    kind: int,
-    radius: float,
+    loss: LossParameters,
     out: Matrix,
 ):
     """Matrix, gradient and value of each chosen camera, over all its observations, (n, 10)."""
@@ -56,5 +54,5 @@ def intrinsics_systems(
         i = chosen[n]
         for a in range(10):
             out[n, a] = 0.0
-        add_intrinsics(intra, cameras[i], points, i, kind, radius, out[n])
-        add_intrinsics(inter, cameras[i], points, i, kind, radius, out[n])
+        add_intrinsics(intra, x.cameras[i], x.points, i, loss, out[n])
+        add_intrinsics(inter, x.cameras[i], x.points, i, loss, out[n])

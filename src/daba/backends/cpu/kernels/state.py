@@ -8,7 +8,7 @@ from numba import prange
 from daba.backends.cpu.kernels import decisions, formulas
 from daba.backends.cpu.kernels.binding import inline, kernel
 from daba.backends.cpu.kernels.tasks import sum_tasks
-from daba.core.types import Bools, Floats, Matrix, Tasks
+from daba.core.types import Bools, Floats, Matrix, State, Tasks
 
 exponential = formulas.exponential
 multiply3 = formulas.multiply3
@@ -44,8 +44,7 @@ def project_rotation(m):
 
 @kernel
 def retract(
-    cameras: Matrix,
-    points: Matrix,
+    x: State,
     step_c: Matrix,
     step_l: Matrix,
     active: Bools,
@@ -54,42 +53,34 @@ def retract(
     out_c: Matrix,
     out_l: Matrix,
 ):
-    """out = x ⊕ step on the active devices, x elsewhere."""
+    """out = x ⊕ step on the active devices; the others stay as they are."""
     for t in prange(len(tasks.device)):
-        moves = active[tasks.device[t]]
-        for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
-            if moves:
-                turned(cameras[i], step_c[i, 0], step_c[i, 1], step_c[i, 2], out_c[i])
+        if active[tasks.device[t]]:
+            for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
+                c = x.cameras[i]
+                turned(c, step_c[i, 0], step_c[i, 1], step_c[i, 2], out_c[i])
                 for a in range(6):
-                    out_c[i, 9 + a] = cameras[i, 9 + a] + step_c[i, 3 + a]
-            else:
-                out_c[i] = cameras[i]
+                    out_c[i, 9 + a] = c[9 + a] + step_c[i, 3 + a]
     for t in prange(len(tasks_l.device)):
-        moves = active[tasks_l.device[t]]
-        for j in range(tasks_l.ptr[t], tasks_l.ptr[t + 1]):
-            for a in range(3):
-                out_l[j, a] = points[j, a] + step_l[j, a] if moves else points[j, a]
+        if active[tasks_l.device[t]]:
+            for j in range(tasks_l.ptr[t], tasks_l.ptr[t + 1]):
+                for a in range(3):
+                    out_l[j, a] = x.points[j, a] + step_l[j, a]
 
 
 @kernel
 def choose(
-    chosen: Bools,
-    a_c: Matrix,
-    a_l: Matrix,
-    tasks: Tasks,
-    tasks_l: Tasks,
-    out_c: Matrix,
-    out_l: Matrix,
+    chosen: Bools, source: State, tasks: Tasks, tasks_l: Tasks, out_c: Matrix, out_l: Matrix
 ):
-    """out ← a on the chosen devices."""
+    """out ← source on the chosen devices."""
     for t in prange(len(tasks.device)):
         if chosen[tasks.device[t]]:
             for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
-                out_c[i] = a_c[i]
+                out_c[i] = source.cameras[i]
     for t in prange(len(tasks_l.device)):
         if chosen[tasks_l.device[t]]:
             for j in range(tasks_l.ptr[t], tasks_l.ptr[t + 1]):
-                out_l[j] = a_l[j]
+                out_l[j] = source.points[j]
 
 
 @kernel
@@ -103,16 +94,17 @@ def extrapolate_cameras(gamma: Floats, cameras: Matrix, last: Matrix, out: Matri
 
 @kernel
 def extrapolate_points(
-    gamma: float, points: Matrix, last: Matrix, middle: Matrix, clip: float, out: Matrix
+    gamma: float, points: Matrix, last: Matrix, centroid: Matrix, clip: float, out: Matrix
 ):
-    """l̄ = l + γ (l − l_last), no further than clip × the distance from l to `middle`."""
+    """l̄ = l + γ (l − l_last), no further than clip × the distance from l to the centroid of its
+    cameras."""
     for j in prange(len(points)):
-        reach2 = 0.0
+        bound2 = 0.0
         length2 = 0.0
         for a in range(3):
-            reach2 += (clip * (points[j, a] - middle[j, a])) ** 2
+            bound2 += (clip * (points[j, a] - centroid[j, a])) ** 2
             length2 += (gamma * (points[j, a] - last[j, a])) ** 2
-        y = gamma * math.sqrt(reach2 / length2) if length2 > reach2 else gamma
+        y = gamma * math.sqrt(bound2 / length2) if length2 > bound2 else gamma
         for a in range(3):
             out[j, a] = points[j, a] + y * (points[j, a] - last[j, a])
 
@@ -133,23 +125,21 @@ def reset_momentum(x_bar: Matrix, new: Matrix, cameras: Matrix, distance: Floats
 
 
 @kernel
-def square_distance(
-    cameras: Matrix, points: Matrix, base_c: Matrix, base_l: Matrix, tasks: Tasks, tasks_l: Tasks
-):
+def square_distance(x: State, base: State, tasks: Tasks, tasks_l: Tasks):
     """|x − base|² of each device, (S,)."""
     partial_c = np.zeros(len(tasks.device))
     for t in prange(len(tasks.device)):
         sum_c = 0.0
         for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
             for a in range(15):
-                sum_c += (cameras[i, a] - base_c[i, a]) ** 2
+                sum_c += (x.cameras[i, a] - base.cameras[i, a]) ** 2
         partial_c[t] = sum_c
     partial_l = np.zeros(len(tasks_l.device))
     for t in prange(len(tasks_l.device)):
         sum_l = 0.0
         for j in range(tasks_l.ptr[t], tasks_l.ptr[t + 1]):
             for a in range(3):
-                sum_l += (points[j, a] - base_l[j, a]) ** 2
+                sum_l += (x.points[j, a] - base.points[j, a]) ** 2
         partial_l[t] = sum_l
     out = np.zeros(len(tasks.device_ptr) - 1)
     sum_tasks(partial_c, tasks, out)

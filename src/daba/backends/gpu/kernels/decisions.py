@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import triton.language as tl
-from triton import jit
 
+from daba.backends.gpu.kernels.jit import jit
 from daba.core import decisions as _decisions
 
 

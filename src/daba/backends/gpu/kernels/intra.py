@@ -32,7 +32,7 @@ def linearize_points(
     records, heads, members, cameras, points, V, g, P,
     KIND: tl.constexpr, RADIUS: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """V (6) and reach of each point, rows of (7, P), and g_l, rows of (3, P)."""
+    """V (6) and step bound of each point, rows of (7, P), and g_l, rows of (3, P)."""
     n = tl.program_id(0)
     lane = tl.arange(0, B)
     start, width, _device, shared = head(heads, n)
@@ -63,11 +63,11 @@ def linearize_points(
 
 @jit
 def linearize_cameras(
-    records, begins, cameras, points, U, reach,
+    records, begins, cameras, points, U, bound,
     KIND: tl.constexpr, RADIUS: tl.constexpr, T: tl.constexpr, W: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """U = JᵀJ of each camera and, as its tenth column, g_c = Jᵀr, as a tile (16, 16). And its
-    reach: STEP_BOUND × its mean distance to the points it sees."""
+    step bound: STEP_BOUND × its mean distance to the points it sees."""
     i = tl.program_id(0)
     lane = tl.arange(0, B)
     c, t = one_camera(cameras, i * 16, T)
@@ -110,19 +110,19 @@ def linearize_cameras(
     seen = (last - first).to(T)
     total = tl.sum(away, axis=0)
     tl.store(
-        reach + i, tl.where(seen > 0, total * STEP_BOUND / tl.maximum(seen, 1.0), float("inf"))
+        bound + i, tl.where(seen > 0, total * STEP_BOUND / tl.maximum(seen, 1.0), float("inf"))
     )
 
 
 @jit
 def objective(
-    records, begins, owner, cameras, points, book, GUARD: tl.constexpr, S, partial, C,
+    records, begins, owner, cameras, points, table, GUARD: tl.constexpr, S, partial, C,
     KIND: tl.constexpr, RADIUS: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """F and squared pixel error of each camera's observations, rows of (2, C), where the book's
+    """F and squared pixel error of each camera's observations, rows of (2, C), where the table's
     row GUARD is set."""
     i = tl.program_id(0)
-    if tl.load(book + S * GUARD + tl.load(owner + i)) == 0.0:
+    if tl.load(table + S * GUARD + tl.load(owner + i)) == 0.0:
         return
     lane = tl.arange(0, B)
     c, t = one_camera(cameras, i * 16, T)

@@ -2,12 +2,12 @@
 
 Q_j is kept as a row (A, b); P_i as a tile (16, 16) whose rows 0…5 hold M in columns 0…5 and Gᵀ in
 columns 6…8. Both without their constants: these add up to the value at the base, which is in the
-book.
+device table.
 """
 
 import triton.language as tl
 
-from daba.backends.gpu.kernels.book import Row, Status
+from daba.backends.gpu.kernels import row
 from daba.backends.gpu.kernels.exact import double, majorizer, penalty
 from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.rows import (
@@ -21,9 +21,6 @@ from daba.backends.gpu.kernels.rows import (
     store_quad,
 )
 from daba.backends.gpu.kernels.slices import head, joined, member
-
-STATUS = tl.constexpr(int(Row.STATUS))
-DONE = tl.constexpr(int(Status.DONE))
 
 
 @jit
@@ -56,13 +53,13 @@ def gap_of(
 @jit
 def build_points(
     records, heads, members, cameras, points, last_cameras, last_points, moments,
-    book, partial, N, GUARDED: tl.constexpr, GAP: tl.constexpr, KIND: tl.constexpr,
+    table, S, partial, N, GUARDED: tl.constexpr, GAP: tl.constexpr, KIND: tl.constexpr,
     RADIUS: tl.constexpr, THETA: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """A = Σ w λ²/(2(1−θ)) and b = Σ ½ w λ e of each point of the boundary; by slice Σ F_ij and,
     with GAP, the slack Σ (F_ij − P_ij − Q_ij) for the base before."""
     n = tl.program_id(0)
-    if GUARDED and tl.load(book + STATUS) != DONE:
+    if GUARDED and tl.load(table + S * row.STATUS) != row.DONE:
         return
     lane = tl.arange(0, B)
     start, width, _device, shared = head(heads, n)
@@ -106,13 +103,13 @@ def build_points(
 @jit
 def build_cameras(
     records, begins, cameras, points, last_cameras, last_points, moments,
-    book, partial, C, GUARDED: tl.constexpr, GAP: tl.constexpr, KIND: tl.constexpr,
+    table, S, partial, C, GUARDED: tl.constexpr, GAP: tl.constexpr, KIND: tl.constexpr,
     RADIUS: tl.constexpr, THETA: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """M = Σ w/(2θ) m mᵀ and G = Σ ½ w e mᵀ of each camera; by camera Σ F_ij, squared pixel error
     and, with GAP, the slack."""
     i = tl.program_id(0)
-    if GUARDED and tl.load(book + STATUS) != DONE:
+    if GUARDED and tl.load(table + S * row.STATUS) != row.DONE:
         return
     first = tl.load(begins + i)
     last = tl.load(begins + i + 1)
@@ -194,50 +191,50 @@ def camera_system(
     """The tile of E^α: U and g_c of the intra observations, and gradient 2⟨∂Z, ΔZ M + G⟩ and matrix
     2⟨∂Z, ∂Z M⟩ of P_i, and those of ½ξ|c − ĉ|²."""
     i = tl.program_id(0)
-    row = tl.arange(0, 16)
-    cell = row[:, None] * 16 + row[None, :]
+    a = tl.arange(0, 16)
+    cell = a[:, None] * 16 + a[None, :]
     total = tl.load(U + i * 256 + cell).to(tl.float64)
     if SURROGATE:
         camera = cameras + i * 16
         # ½ξ|R − R̂|²: gradient ω·Σ R̂ₐ × Rₐ over columns, curvature 2
-        gradient = XI * proximal_gradient(camera, base + i * 16, row)
+        gradient = XI * proximal_gradient(camera, base + i * 16, a)
         total += tl.where(
-            (row[:, None] == row[None, :]) & (row[:, None] < 9),
-            tl.where(row[:, None] < 3, 2.0 * XI, XI), 0.0,
+            (a[:, None] == a[None, :]) & (a[:, None] < 9),
+            tl.where(a[:, None] < 3, 2.0 * XI, XI), 0.0,
         )  # fmt: skip
         if tl.load(begins + i) != tl.load(begins + i + 1):
             M, G = parts(moments, i)
             M = M.to(tl.float64)
             dZ = offset(camera, base + i * 16, zeta)
             H = G.to(tl.float64) + tl.sum(dZ[:, :, None] * M[None, :, :], axis=1)  # ΔZ M + G
-            o = (row[:, None, None] * 4 + tl.arange(0, 4)[None, :, None]) * 8
+            o = (a[:, None, None] * 4 + tl.arange(0, 4)[None, :, None]) * 8
             D = products(camera, derivative, o + tl.arange(0, 8)[None, None, :])  # ∂Z (16, 4, 8)
             gradient += 2.0 * tl.sum(tl.sum(D * H[None, :, :], axis=2), axis=1)
             DM = tl.sum(D[:, :, :, None] * M[None, None, :, :], axis=2)
             left = tl.reshape(DM, [16, 32])
             right = tl.reshape(D, [16, 32])
             total += 2.0 * tl.sum(left[:, None, :] * right[None, :, :], axis=2)
-        total += tl.where(row[None, :] == 9, gradient[:, None], 0.0)
+        total += tl.where(a[None, :] == 9, gradient[:, None], 0.0)
     tl.store(system + i * 256 + cell, total)
 
 
 @jit
-def proximal_gradient(camera, base, row):
+def proximal_gradient(camera, base, a):
     """Along (ω, t, d), as 16 numbers: Σₐ R̂ₐ × Rₐ, t − t̂, d − d̂."""
-    up = tl.where(row == 2, 0, row + 1)  # the other two axes, for ω
-    down = tl.where(row == 0, 2, row - 1)
+    up = tl.where(a == 2, 0, a + 1)  # the other two axes, for ω
+    down = tl.where(a == 0, 2, a - 1)
     turn = tl.zeros([16], tl.float64)
-    inside = row < 3
-    for a in tl.static_range(3):
-        turn += tl.load(base + 3 * up + a, mask=inside, other=0.0) * tl.load(
-            camera + 3 * down + a, mask=inside, other=0.0
+    inside = a < 3
+    for k in tl.static_range(3):
+        turn += tl.load(base + 3 * up + k, mask=inside, other=0.0) * tl.load(
+            camera + 3 * down + k, mask=inside, other=0.0
         )
-        turn -= tl.load(base + 3 * down + a, mask=inside, other=0.0) * tl.load(
-            camera + 3 * up + a, mask=inside, other=0.0
+        turn -= tl.load(base + 3 * down + k, mask=inside, other=0.0) * tl.load(
+            camera + 3 * up + k, mask=inside, other=0.0
         )
-    rest = (row >= 3) & (row < 9)
-    move = tl.load(camera + 6 + row, mask=rest, other=0.0)
-    return turn + move - tl.load(base + 6 + row, mask=rest, other=0.0)
+    rest = (a >= 3) & (a < 9)
+    move = tl.load(camera + 6 + a, mask=rest, other=0.0)
+    return turn + move - tl.load(base + 6 + a, mask=rest, other=0.0)
 
 
 @jit
@@ -254,13 +251,13 @@ def value_of(camera, base, moments, i, zeta, XI: tl.constexpr):
 
 @jit
 def evaluate_cameras(
-    owner, cameras, base, moments, second_base, second_moments, zeta, book, S, partial, C,
+    owner, cameras, base, moments, second_base, second_moments, zeta, table, S, partial, C,
     GUARD: tl.constexpr, SECOND: tl.constexpr, XI: tl.constexpr,
 ):  # fmt: skip
     """By camera, rows of (3, C): the surrogate's value less that at its base; the same of a second
     surrogate, and |c − ĉ|² from its base."""
     i = tl.program_id(0)
-    if tl.load(book + S * GUARD + tl.load(owner + i)) == 0.0:
+    if tl.load(table + S * GUARD + tl.load(owner + i)) == 0.0:
         return
     value, square = value_of(cameras + i * 16, base + i * 16, moments, i, zeta, XI)
     tl.store(partial + i, value)
@@ -287,13 +284,13 @@ def value_points(l, base, moments, j, XI: tl.constexpr):
 
 @jit
 def evaluate_points(
-    heads, members, points, base, moments, second_base, second_moments, book, S, partial, N,
+    heads, members, points, base, moments, second_base, second_moments, table, S, partial, N,
     GUARD: tl.constexpr, SECOND: tl.constexpr, XI: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """As `evaluate_cameras`, by slice, rows of (3, N)."""
     n = tl.program_id(0)
     _, _, device, _ = head(heads, n)
-    if tl.load(book + S * GUARD + device) == 0.0:
+    if tl.load(table + S * GUARD + device) == 0.0:
         return
     j, own = member(members, n * B + tl.arange(0, B))
     l = spots(points, j)

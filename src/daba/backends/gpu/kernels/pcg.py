@@ -1,25 +1,15 @@
 """Preconditioned conjugate gradients, one α and β per device, all on the GPU.
 
-What an iteration reads of the book it does not write: rows of even and odd iterations take turns.
+What an iteration reads of the table it does not write: rows of even and odd iterations take turns.
 Sums over a device are made by every program that needs them, in the same order.
 """
 
 import triton.language as tl
 
-from daba.backends.gpu.kernels import decisions
-from daba.backends.gpu.kernels.book import Row
+from daba.backends.gpu.kernels import decisions, row
 from daba.backends.gpu.kernels.exact import double
 from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.schur import damped, slot_of
-
-RADIUS_ROW = tl.constexpr(int(Row.RADIUS))
-TRYING = tl.constexpr(int(Row.TRYING))
-RUN = tl.constexpr(int(Row.RUN))
-RZ = tl.constexpr(int(Row.RZ))
-Q = tl.constexpr(int(Row.Q))
-K = tl.constexpr(int(Row.K))
-RZ_START = tl.constexpr(int(Row.RZ_START))
-ALPHA = tl.constexpr(int(Row.ALPHA))
 
 
 @jit
@@ -31,13 +21,13 @@ def inverse(A, TINY: tl.constexpr):
     diagonal = tl.sum(tl.where(here, A, 0.0), axis=1)
     A = tl.where(here & (a[:, None] >= 9), 1.0, A)
     for k in tl.static_range(9):
-        row = tl.sum(tl.where(a[:, None] == k, A, 0.0), axis=0)
+        line = tl.sum(tl.where(a[:, None] == k, A, 0.0), axis=0)
         column = tl.sum(tl.where(a[None, :] == k, A, 0.0), axis=1)
-        pivot = tl.sum(tl.where(a == k, row, 0.0), axis=0)
+        pivot = tl.sum(tl.where(a == k, line, 0.0), axis=0)
         least = TINY * tl.sum(tl.where(a == k, diagonal, 0.0), axis=0)
         pivot = 1.0 / tl.where(pivot > least, pivot, tl.maximum(least, 1e-300))
-        new = A - column[:, None] * (row * pivot)[None, :]
-        new = tl.where(a[:, None] == k, (row * pivot)[None, :], new)
+        new = A - column[:, None] * (line * pivot)[None, :]
+        new = tl.where(a[:, None] == k, (line * pivot)[None, :], new)
         new = tl.where(a[None, :] == k, -(column * pivot)[:, None], new)
         A = tl.where((a[:, None] == k) & (a[None, :] == k), pivot, new)
     return tl.where((a[:, None] < 9) & (a[None, :] < 9), A, 0.0)
@@ -45,18 +35,18 @@ def inverse(A, TINY: tl.constexpr):
 
 @jit
 def precondition(
-    owner, system, tiles, M_inv, rhs, r, x, z, partial, book, S, TINY: tl.constexpr,
+    owner, system, tiles, M_inv, rhs, r, x, z, partial, table, S, TINY: tl.constexpr,
 ):  # fmt: skip
     """Begin: the inverse of S's diagonal block of each camera, rhs = −g_c + W z, x = 0, r = rhs,
     z = M⁻¹ r, and by camera r·z."""
     i = tl.program_id(0)
     device = tl.load(owner + i)
-    if tl.load(book + S * TRYING + device) == 0.0:
+    if tl.load(table + S * row.TRYING + device) == 0.0:
         return
     a = tl.arange(0, 16)
     cell = a[:, None] * 16 + a[None, :]
     inside = (a[:, None] < 9) & (a[None, :] < 9)
-    U = damped(system, i, 1.0 / tl.load(book + S * RADIUS_ROW + device))
+    U = damped(system, i, 1.0 / tl.load(table + S * row.RADIUS + device))
     E = tl.load(tiles + i * 256 + cell, mask=inside, other=0.0).to(tl.float64)
     E = 0.5 * (E + tl.trans(E))
     inv = inverse(U - E, TINY)
@@ -83,7 +73,7 @@ def total(partial, first, last):
 
 @jit
 def update(
-    blocks, device_cameras, record_c, M_inv, Sp, rhs, r, x, z, dots, partial, N, book, S,
+    blocks, device_cameras, record_c, M_inv, Sp, rhs, r, x, z, dots, partial, N, table, S,
     PARITY: tl.constexpr, STRIDE: tl.constexpr, NB: tl.constexpr,
 ):  # fmt: skip
     """x += α p, r −= α Sp, z = M⁻¹ r; by block −½ x·(rhs + r) and r·z, rows of (2, N)."""
@@ -91,14 +81,14 @@ def update(
     first = tl.load(blocks + 3 * n)
     last = tl.load(blocks + 3 * n + 1)
     device = tl.load(blocks + 3 * n + 2)
-    if tl.load(book + S * (RUN + PARITY) + device) == 0.0:
+    if tl.load(table + S * (row.RUN + PARITY) + device) == 0.0:
         return
     begin = tl.load(device_cameras + device)
     pSp = total(dots, begin, tl.load(device_cameras + device + 1))
-    rz = tl.load(book + S * (RZ + PARITY) + device)
+    rz = tl.load(table + S * (row.RZ + PARITY) + device)
     alpha = tl.where(pSp > 0.0, rz / pSp, 0.0)  # 0: rounding has eaten the curvature
     if first == begin:
-        tl.store(book + S * ALPHA + device, alpha)
+        tl.store(table + S * row.ALPHA + device, alpha)
     i = first + tl.arange(0, NB)
     a = tl.arange(0, 16)
     mask = (i < last)[:, None] & (a < 9)[None, :]
@@ -124,7 +114,7 @@ def update(
 
 @jit
 def direction(
-    blocks, device_blocks, device_cameras, record_c, z, dots, partial, N, book, S,
+    blocks, device_blocks, device_cameras, record_c, z, dots, partial, N, table, S,
     FIRST: tl.constexpr, PARITY: tl.constexpr, FORCING: tl.constexpr, RESIDUAL: tl.constexpr,
     MOST: tl.constexpr, STRIDE: tl.constexpr, NB: tl.constexpr,
 ):  # fmt: skip
@@ -137,43 +127,43 @@ def direction(
     begin = tl.load(device_cameras + device)
     writes = first == begin
     if FIRST:
-        if tl.load(book + S * TRYING + device) == 0.0:
+        if tl.load(table + S * row.TRYING + device) == 0.0:
             if writes:
-                tl.store(book + S * RUN + device, 0.0)
+                tl.store(table + S * row.RUN + device, 0.0)
             return
         rz = total(dots, begin, tl.load(device_cameras + device + 1))
         goes = rz > 0.0
         beta = rz * 0.0
         if writes:
-            tl.store(book + S * RUN + device, goes.to(tl.float64))
-            tl.store(book + S * RZ + device, rz)
-            tl.store(book + S * RZ_START + device, rz)
-            tl.store(book + S * Q + device, 0.0)
-            tl.store(book + S * K + device, 0.0)
+            tl.store(table + S * row.RUN + device, goes.to(tl.float64))
+            tl.store(table + S * row.RZ + device, rz)
+            tl.store(table + S * row.RZ_START + device, rz)
+            tl.store(table + S * row.Q + device, 0.0)
+            tl.store(table + S * row.K + device, 0.0)
     else:
-        k = tl.load(book + S * (K + PARITY) + device)
-        if tl.load(book + S * (RUN + PARITY) + device) == 0.0:
+        k = tl.load(table + S * (row.K + PARITY) + device)
+        if tl.load(table + S * (row.RUN + PARITY) + device) == 0.0:
             if writes:
-                tl.store(book + S * (RUN + 1 - PARITY) + device, 0.0)
-                tl.store(book + S * (K + 1 - PARITY) + device, k)
+                tl.store(table + S * (row.RUN + 1 - PARITY) + device, 0.0)
+                tl.store(table + S * (row.K + 1 - PARITY) + device, k)
             return
         from_block = tl.load(device_blocks + device)
         to_block = tl.load(device_blocks + device + 1)
         new_q = total(partial, from_block, to_block)
         rz = total(partial + N, from_block, to_block)
-        old = tl.load(book + S * (Q + PARITY) + device)
-        solid = tl.load(book + S * ALPHA + device) > 0.0
+        old = tl.load(table + S * (row.Q + PARITY) + device)
+        solid = tl.load(table + S * row.ALPHA + device) > 0.0
         k += solid.to(tl.float64)
         stalls = decisions.model_stalls(k, new_q, old, double(FORCING))
-        rz_start = tl.load(book + S * RZ_START + device)
+        rz_start = tl.load(table + S * row.RZ_START + device)
         remains = decisions.residual_remains(rz, rz_start, double(RESIDUAL))
         goes = solid & (stalls == 0) & remains & (k < MOST)
-        beta = rz / tl.load(book + S * (RZ + PARITY) + device)
+        beta = rz / tl.load(table + S * (row.RZ + PARITY) + device)
         if writes:
-            tl.store(book + S * (RUN + 1 - PARITY) + device, goes.to(tl.float64))
-            tl.store(book + S * (RZ + 1 - PARITY) + device, rz)
-            tl.store(book + S * (Q + 1 - PARITY) + device, new_q)
-            tl.store(book + S * (K + 1 - PARITY) + device, k)
+            tl.store(table + S * (row.RUN + 1 - PARITY) + device, goes.to(tl.float64))
+            tl.store(table + S * (row.RZ + 1 - PARITY) + device, rz)
+            tl.store(table + S * (row.Q + 1 - PARITY) + device, new_q)
+            tl.store(table + S * (row.K + 1 - PARITY) + device, k)
     if goes == 0:
         return
     i = first + tl.arange(0, NB)

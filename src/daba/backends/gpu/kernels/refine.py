@@ -5,9 +5,8 @@
 
 import triton.language as tl
 
-from daba.backends.gpu.kernels import decisions, formulas
+from daba.backends.gpu.kernels import decisions, formulas, row
 from daba.backends.gpu.kernels.blocks import joined9, nothing9, sum9
-from daba.backends.gpu.kernels.book import Row, Status
 from daba.backends.gpu.kernels.exact import penalty
 from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.pcg import inverse
@@ -22,8 +21,6 @@ point_block = formulas.point_block
 exponential = formulas.exponential
 multiply3 = formulas.multiply3
 polar_step = formulas.polar_step
-STATUS = tl.constexpr(int(Row.STATUS))
-DONE = tl.constexpr(int(Status.DONE))
 DAMPING = decisions.REFINE_DAMPING
 GROWTH = decisions.REFINE_GROWTH
 TRIES = decisions.REFINE_TRIES
@@ -47,12 +44,12 @@ def point_terms(
 
 @jit
 def refine_points(
-    records, heads, members, cameras, points, book, S, partial, AGAIN: tl.constexpr,
+    records, heads, members, cameras, points, table, S, partial, AGAIN: tl.constexpr,
     KIND: tl.constexpr, RADIUS: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """Move each point of the boundary to lower Σ F_ij; by slice the change of F."""
     n = tl.program_id(0)
-    if tl.load(book + S * STATUS) != DONE:
+    if tl.load(table + S * row.STATUS) != row.DONE:
         return
     lane = tl.arange(0, B)
     start, width, _device, shared = head(heads, n)
@@ -73,7 +70,7 @@ def refine_points(
         sums = sum9(sums, point_block(w, lam, dx, dy, dz, ex, ey, ez))
     v0, v1, v2, v3, v4, v5, g0, g1, g2 = joined9(shared, sums)
     before = joined(shared, before)
-    reach = tl.sqrt(smallest(shared, near)) * decisions.STEP_BOUND
+    bound = tl.sqrt(smallest(shared, near)) * decisions.STEP_BOUND
     floor = decisions.REFINE_FLOOR * tl.maximum(v0, tl.maximum(v3, v5))
     mu = tl.sum(o, axis=0) + DAMPING
     change = tl.zeros([B], tl.float64)
@@ -91,7 +88,7 @@ def refine_points(
             y = i1 * g0 + i3 * g1 + i4 * g2
             z = i2 * g0 + i4 * g1 + i5 * g2
             length = tl.sqrt(x * x + y * y + z * z)
-            clip = tl.where(length > reach, reach / length, 1.0)
+            clip = tl.where(length > bound, bound / length, 1.0)
             nx = l[0] - clip * x
             ny = l[1] - clip * y
             nz = l[2] - clip * z
@@ -135,12 +132,12 @@ def camera_terms(
 
 @jit
 def refine_cameras(
-    records, begins, cameras, points, book, S, partial,
+    records, begins, cameras, points, table, S, partial,
     KIND: tl.constexpr, RADIUS: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """Move each camera of the boundary to lower its Σ F_ij, points held; by camera the change."""
     i = tl.program_id(0)
-    if tl.load(book + S * STATUS) != DONE:
+    if tl.load(table + S * row.STATUS) != row.DONE:
         return
     first = tl.load(begins + i)
     last = tl.load(begins + i + 1)

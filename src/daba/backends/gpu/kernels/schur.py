@@ -4,12 +4,12 @@
 
 Nothing of an observation is stored: its derivatives are computed anew in every product, from
 records of cameras (R, t, d and v) and points (l and y) in the linear solver's precision.
-Coordinates in these records are counted from the middle of the device.
+Coordinates in these records are counted from the centroid of the device's cameras.
 """
 
 import triton.language as tl
 
-from daba.backends.gpu.kernels import decisions, formulas
+from daba.backends.gpu.kernels import decisions, formulas, row
 from daba.backends.gpu.kernels.blocks import (
     add_block,
     empty_block,
@@ -19,7 +19,6 @@ from daba.backends.gpu.kernels.blocks import (
     times9,
     whole_row,
 )
-from daba.backends.gpu.kernels.book import Row
 from daba.backends.gpu.kernels.exact import penalty
 from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.rows import observe, one_camera, quad, record, spots, store_quad
@@ -31,9 +30,6 @@ across = formulas.across
 along_camera = formulas.along_camera
 camera_pull = formulas.camera_pull
 inverse_symmetric3 = formulas.inverse_symmetric3
-RADIUS_ROW = tl.constexpr(int(Row.RADIUS))
-TRYING = tl.constexpr(int(Row.TRYING))
-RUN = tl.constexpr(int(Row.RUN))
 DIAGONAL_FLOOR = decisions.DIAGONAL_FLOOR
 
 
@@ -45,14 +41,14 @@ def slot_of(a):
 
 
 @jit
-def fill_cameras(cameras, owner, middle, record_c, C, STRIDE: tl.constexpr, B: tl.constexpr):
+def fill_cameras(cameras, owner, centroid, record_c, C, STRIDE: tl.constexpr, B: tl.constexpr):
     """R, t, d of the linear solver's records."""
     at = tl.program_id(0) * B + tl.arange(0, B)
     i = at // 16
     a = at % 16
     mask = (i < C) & (a < 15)
     device = tl.load(owner + i, mask=mask, other=0)
-    shift = tl.load(middle + 3 * device + a - 9, mask=mask & (a >= 9) & (a < 12), other=0.0)
+    shift = tl.load(centroid + 3 * device + a - 9, mask=mask & (a >= 9) & (a < 12), other=0.0)
     value = tl.load(cameras + at, mask=mask, other=0.0) - shift
     tl.store(record_c + i * STRIDE + a, value, mask=mask)
 
@@ -86,26 +82,26 @@ def point_system(V, g, points, base, moments, j, P, SURROGATE: tl.constexpr, XI:
 
 @jit
 def damp_points(
-    heads, members, V, g, points, base, moments, middle, v_inv, record_l, book, S, P,
+    heads, members, V, g, points, base, moments, centroid, v_inv, record_l, table, S, P,
     SURROGATE: tl.constexpr, XI: tl.constexpr, LEAST: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """V'⁻¹ of each point, rows of (P, 8); and its record, with z = V'⁻¹ g_l for y."""
     n = tl.program_id(0)
     _, _, device, _ = head(heads, n)
-    if tl.load(book + S * TRYING + device) == 0.0:
+    if tl.load(table + S * row.TRYING + device) == 0.0:
         return
     j, own = member(members, n * B + tl.arange(0, B))
     v, g3 = point_system(V, g, points, base, moments, j, P, SURROGATE, XI)
     W: tl.constexpr = record_l.dtype.element_ty
-    i0, i1, i2, i3, i4, i5 = damped_inverse(v, tl.load(book + S * RADIUS_ROW + device), LEAST)
+    i0, i1, i2, i3, i4, i5 = damped_inverse(v, tl.load(table + S * row.RADIUS + device), LEAST)
     o = tl.zeros([B], W)
     store_quad(v_inv, 8 * j, i0.to(W), i1.to(W), i2.to(W), i3.to(W), own)
     store_quad(v_inv, 8 * j + 4, i4.to(W), i5.to(W), o, o, own)
     l = spots(points, j)
-    middle += 3 * device
-    x = (l[0] - tl.load(middle)).to(W)
-    y = (l[1] - tl.load(middle + 1)).to(W)
-    z = (l[2] - tl.load(middle + 2)).to(W)
+    centroid += 3 * device
+    x = (l[0] - tl.load(centroid)).to(W)
+    y = (l[1] - tl.load(centroid + 1)).to(W)
+    z = (l[2] - tl.load(centroid + 2)).to(W)
     store_quad(record_l, 8 * j, x, y, z, o, own)
     x = (i0 * g3[0] + i1 * g3[1] + i2 * g3[2]).to(W)
     y = (i1 * g3[0] + i3 * g3[1] + i4 * g3[2]).to(W)
@@ -126,12 +122,12 @@ def damped_inverse(v, radius, LEAST: tl.constexpr):
 
 @jit
 def eliminate(
-    records, begins, owner, record_c, record_l, v_inv, tiles, book, S,
+    records, begins, owner, record_c, record_l, v_inv, tiles, table, S,
     KIND: tl.constexpr, RADIUS: tl.constexpr, STRIDE: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """Of each camera the diagonal block of W V'⁻¹ Wᵀ and, as its tenth column, W z."""
     i = tl.program_id(0)
-    if tl.load(book + S * TRYING + tl.load(owner + i)) == 0.0:
+    if tl.load(table + S * row.TRYING + tl.load(owner + i)) == 0.0:
         return
     W: tl.constexpr = record_c.dtype.element_ty
     lane = tl.arange(0, B)
@@ -195,13 +191,13 @@ def gather_product(records, at, record_c, l, STRIDE: tl.constexpr, KIND: tl.cons
 
 @jit
 def product_points(
-    records, heads, members, record_c, record_l, v_inv, book, S, PARITY: tl.constexpr,
+    records, heads, members, record_c, record_l, v_inv, table, S, PARITY: tl.constexpr,
     KIND: tl.constexpr, RADIUS: tl.constexpr, STRIDE: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """y = V'⁻¹ Wᵀ v of each point whose device is running."""
     n = tl.program_id(0)
     start, width, device, shared = head(heads, n)
-    if tl.load(book + S * (RUN + PARITY) + device) == 0.0:
+    if tl.load(table + S * (row.RUN + PARITY) + device) == 0.0:
         return
     W: tl.constexpr = record_l.dtype.element_ty
     lane = tl.arange(0, B)
@@ -240,14 +236,14 @@ def damped(system, i, mu):
 
 @jit
 def product_cameras(
-    records, begins, owner, record_c, record_l, system, Sp, partial, book, S,
+    records, begins, owner, record_c, record_l, system, Sp, partial, table, S,
     PARITY: tl.constexpr, KIND: tl.constexpr, RADIUS: tl.constexpr, STRIDE: tl.constexpr,
     B: tl.constexpr,
 ):  # fmt: skip
     """Sp = U' v − W y of each camera whose device is running, and by camera v·Sp."""
     i = tl.program_id(0)
     device = tl.load(owner + i)
-    if tl.load(book + S * (RUN + PARITY) + device) == 0.0:
+    if tl.load(table + S * (row.RUN + PARITY) + device) == 0.0:
         return
     W: tl.constexpr = record_c.dtype.element_ty
     lane = tl.arange(0, B)
@@ -278,7 +274,7 @@ def product_cameras(
     p0, p1, p2, p3, p4, p5, p6, p7, p8 = tl.reduce((p0, p1, p2, p3, p4, p5, p6, p7, p8), 0, add9)
     a = tl.arange(0, 16)
     v = tl.load(record_c + i * STRIDE + slot_of(a), mask=a < 9, other=0.0).to(tl.float64)
-    U = damped(system, i, 1.0 / tl.load(book + S * RADIUS_ROW + device))
+    U = damped(system, i, 1.0 / tl.load(table + S * row.RADIUS + device))
     out = tl.sum(U * v[None, :], axis=1)
     out += tl.where(a == 0, p0, tl.where(a == 1, p1, tl.where(a == 2, p2, 0.0)))
     out += tl.where(a == 3, p3, tl.where(a == 4, p4, tl.where(a == 5, p5, 0.0)))

@@ -2,18 +2,13 @@
 
 import triton.language as tl
 
-from daba.backends.gpu.kernels import decisions, formulas
-from daba.backends.gpu.kernels.book import Row, Status
+from daba.backends.gpu.kernels import decisions, formulas, row
 from daba.backends.gpu.kernels.exact import double
 from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.rows import quad, spots, store_quad
 from daba.backends.gpu.kernels.slices import head, member
 
 polar_step = formulas.polar_step
-STATUS = tl.constexpr(int(Row.STATUS))
-GAMMA = tl.constexpr(int(Row.GAMMA))
-MOVED = tl.constexpr(int(Row.MOVED))
-DONE = tl.constexpr(int(Status.DONE))
 
 
 @jit
@@ -51,28 +46,29 @@ def ahead(x, last, at, gamma):
 
 @jit
 def extrapolate_points(
-    points, last, middle, book, S, out, P, CLIP: tl.constexpr, CLIPPED: tl.constexpr,
+    points, last, centroid, table, S, out, P, CLIP: tl.constexpr, CLIPPED: tl.constexpr,
     B: tl.constexpr,
 ):  # fmt: skip
-    """l̄ = l + γ (l − l_last), no further than CLIP × the distance from l to `middle`."""
+    """l̄ = l + γ (l − l_last), no further than CLIP × the distance from l to the
+    centroid of its cameras."""
     j = tl.program_id(0) * B + tl.arange(0, B)
     inside = j < P
     j = tl.minimum(j, P - 1)
-    gamma = tl.load(book + S * GAMMA)
+    gamma = tl.load(table + S * row.GAMMA)
     l = spots(points, j)
     old = spots(last, j)
     x = gamma * (l[0] - old[0])
     y = gamma * (l[1] - old[1])
     z = gamma * (l[2] - old[2])
     if CLIPPED:
-        m = spots(middle, j)
+        m = spots(centroid, j)
         clip = double(CLIP)
         u = clip * (l[0] - m[0])
         v = clip * (l[1] - m[1])
         w = clip * (l[2] - m[2])
-        reach = u * u + v * v + w * w
+        bound = u * u + v * v + w * w
         length = x * x + y * y + z * z
-        cut = tl.where(length > reach, tl.sqrt(reach / length), 1.0)
+        cut = tl.where(length > bound, tl.sqrt(bound / length), 1.0)
         x *= cut
         y *= cut
         z *= cut
@@ -80,25 +76,25 @@ def extrapolate_points(
 
 
 @jit
-def settle_cameras(owner, cameras, new, book, S):
+def settle_cameras(owner, cameras, new, table, S):
     """x⁺ ← x on devices that found no step."""
     i = tl.program_id(0)
-    if tl.load(book + S * STATUS) != DONE:
+    if tl.load(table + S * row.STATUS) != row.DONE:
         return
-    if tl.load(book + S * MOVED + tl.load(owner + i)) != 0.0:
+    if tl.load(table + S * row.MOVED + tl.load(owner + i)) != 0.0:
         return
     a = tl.arange(0, 16)
     tl.store(new + i * 16 + a, tl.load(cameras + i * 16 + a))
 
 
 @jit
-def settle_points(heads, members, points, new, book, S, B: tl.constexpr):
+def settle_points(heads, members, points, new, table, S, B: tl.constexpr):
     """The same for points."""
     n = tl.program_id(0)
-    if tl.load(book + S * STATUS) != DONE:
+    if tl.load(table + S * row.STATUS) != row.DONE:
         return
     _, _, device, _ = head(heads, n)
-    if tl.load(book + S * MOVED + device) != 0.0:
+    if tl.load(table + S * row.MOVED + device) != 0.0:
         return
     j, own = member(members, n * B + tl.arange(0, B))
     l = spots(points, j)
@@ -108,9 +104,9 @@ def settle_points(heads, members, points, new, book, S, B: tl.constexpr):
 
 
 @jit
-def shift(x, last, new, count, book, S, LAST: tl.constexpr, B: tl.constexpr):
+def shift(x, last, new, count, table, S, LAST: tl.constexpr, B: tl.constexpr):
     """x_last ← x, x ← x⁺."""
-    if tl.load(book + S * STATUS) != DONE:
+    if tl.load(table + S * row.STATUS) != row.DONE:
         return
     o = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     if LAST:
@@ -119,9 +115,9 @@ def shift(x, last, new, count, book, S, LAST: tl.constexpr, B: tl.constexpr):
 
 
 @jit
-def reset_momentum(x_bar, new, cameras, distance, s, C, book, S, B: tl.constexpr):
+def reset_momentum(x_bar, new, cameras, distance, s, C, table, S, B: tl.constexpr):
     """s ← 1 for each camera that went back on its momentum."""
-    if tl.load(book + S * STATUS) != DONE:
+    if tl.load(table + S * row.STATUS) != row.DONE:
         return
     i = tl.program_id(0) * B + tl.arange(0, B)
     inside = i < C

@@ -2,8 +2,7 @@
 
 import triton.language as tl
 
-from daba.backends.gpu.kernels import decisions, formulas
-from daba.backends.gpu.kernels.book import Row
+from daba.backends.gpu.kernels import decisions, formulas, row
 from daba.backends.gpu.kernels.jit import jit
 from daba.backends.gpu.kernels.rows import quad, spots, store_quad
 from daba.backends.gpu.kernels.schur import damped_inverse, gather_product, point_system, slot_of
@@ -13,17 +12,14 @@ exponential = formulas.exponential
 multiply3 = formulas.multiply3
 polar_step = formulas.polar_step
 STEP_BOUND = decisions.STEP_BOUND
-RUN = tl.constexpr(int(Row.RUN))
-TRYING = tl.constexpr(int(Row.TRYING))
-RADIUS_ROW = tl.constexpr(int(Row.RADIUS))
 
 
 @jit
-def ready(book, S, device, SP: tl.constexpr):
+def ready(table, S, device, SP: tl.constexpr):
     """Whether this device tries a step, and conjugate gradients have ended on all."""
     d = tl.arange(0, SP)
-    running = tl.sum(tl.load(book + S * RUN + d, mask=d < S, other=0.0), axis=0)
-    return (running == 0.0) & (tl.load(book + S * TRYING + device) > 0.0)
+    running = tl.sum(tl.load(table + S * row.RUN + d, mask=d < S, other=0.0), axis=0)
+    return (running == 0.0) & (tl.load(table + S * row.TRYING + device) > 0.0)
 
 
 @jit
@@ -38,13 +34,13 @@ def place_camera(c, s, out, i):
     R = multiply3(exponential(s[0], s[1], s[2]), c)
     R = polar_step(polar_step(R))  # rounding must not add up over iterations
     a = tl.arange(0, 16)
-    row = tl.where(a == 0, R[0], tl.where(a == 1, R[1], tl.where(a == 2, R[2], 0.0)))
-    row += tl.where(a == 3, R[3], tl.where(a == 4, R[4], tl.where(a == 5, R[5], 0.0)))
-    row += tl.where(a == 6, R[6], tl.where(a == 7, R[7], tl.where(a == 8, R[8], 0.0)))
-    row += tl.where(a == 9, c[9] + s[3], tl.where(a == 10, c[10] + s[4], 0.0))
-    row += tl.where(a == 11, c[11] + s[5], tl.where(a == 12, c[12] + s[6], 0.0))
-    row += tl.where(a == 13, c[13] + s[7], tl.where(a == 14, c[14] + s[8], 0.0))
-    tl.store(out + i * 16 + a, tl.where(a == 15, 1.0, row))
+    numbers = tl.where(a == 0, R[0], tl.where(a == 1, R[1], tl.where(a == 2, R[2], 0.0)))
+    numbers += tl.where(a == 3, R[3], tl.where(a == 4, R[4], tl.where(a == 5, R[5], 0.0)))
+    numbers += tl.where(a == 6, R[6], tl.where(a == 7, R[7], tl.where(a == 8, R[8], 0.0)))
+    numbers += tl.where(a == 9, c[9] + s[3], tl.where(a == 10, c[10] + s[4], 0.0))
+    numbers += tl.where(a == 11, c[11] + s[5], tl.where(a == 12, c[12] + s[6], 0.0))
+    numbers += tl.where(a == 13, c[13] + s[7], tl.where(a == 14, c[14] + s[8], 0.0))
+    tl.store(out + i * 16 + a, tl.where(a == 15, 1.0, numbers))
 
 
 @jit
@@ -60,14 +56,14 @@ def row_of(cameras, i):
 
 @jit
 def move_cameras(
-    owner, cameras, system, reach, x, record_c, trial, book, S, partial,
+    owner, cameras, system, bound, x, record_c, trial, table, S, partial,
     STRIDE: tl.constexpr, SP: tl.constexpr,
 ):  # fmt: skip
     """The step of each camera, shortened where it would turn by more than STEP_BOUND, move beyond
-    its reach, or change its focal length by more than that share; into v of its record, and applied
+    its bound, or change its focal length by more than that share; into v of its record, and applied
     into `trial`. By camera the model's decrease −s·(g + ½ U s)."""
     i = tl.program_id(0)
-    if not ready(book, S, tl.load(owner + i), SP):
+    if not ready(table, S, tl.load(owner + i), SP):
         return
     a = tl.arange(0, 16)
     s = tl.load(x + i * 16 + a, mask=a < 9, other=0.0).to(tl.float64)
@@ -75,7 +71,7 @@ def move_cameras(
     move = tl.sqrt(tl.sum(tl.where((a >= 3) & (a < 6), s * s, 0.0), axis=0))
     zoom = tl.abs(pick(s, a, 6))
     c = row_of(cameras, i)
-    excess = tl.maximum(turn / STEP_BOUND, move / tl.load(reach + i))
+    excess = tl.maximum(turn / STEP_BOUND, move / tl.load(bound + i))
     excess = tl.maximum(excess, zoom / (tl.abs(c[12]) * STEP_BOUND))
     s = s / tl.maximum(excess, 1.0)
     tl.store(record_c + i * STRIDE + slot_of(a), s, mask=a < 9)
@@ -94,15 +90,15 @@ def move_cameras(
 @jit
 def move_points(
     records, heads, members, V, g, points, base, moments, record_c, record_l, trial,
-    book, S, P, partial, SURROGATE: tl.constexpr, XI: tl.constexpr, LEAST: tl.constexpr,
+    table, S, P, partial, SURROGATE: tl.constexpr, XI: tl.constexpr, LEAST: tl.constexpr,
     KIND: tl.constexpr, RADIUS: tl.constexpr, STRIDE: tl.constexpr, SP: tl.constexpr,
     B: tl.constexpr,
 ):  # fmt: skip
-    """The step of each point, −V'⁻¹ (g_l + Wᵀ s) and no longer than its reach, applied into
+    """The step of each point, −V'⁻¹ (g_l + Wᵀ s) and no longer than its bound, applied into
     `trial`; by slice the model's decrease."""
     n = tl.program_id(0)
     start, width, device, shared = head(heads, n)
-    if not ready(book, S, device, SP):
+    if not ready(table, S, device, SP):
         return
     W: tl.constexpr = record_l.dtype.element_ty
     lane = tl.arange(0, B)
@@ -119,7 +115,7 @@ def move_points(
         w1 += y
         w2 += z
     v, g3 = point_system(V, g, points, base, moments, j, P, SURROGATE, XI)
-    i0, i1, i2, i3, i4, i5 = damped_inverse(v, tl.load(book + S * RADIUS_ROW + device), LEAST)
+    i0, i1, i2, i3, i4, i5 = damped_inverse(v, tl.load(table + S * row.RADIUS + device), LEAST)
     h0 = g3[0] + joined(shared, w0)
     h1 = g3[1] + joined(shared, w1)
     h2 = g3[2] + joined(shared, w2)
@@ -127,8 +123,8 @@ def move_points(
     y = -(i1 * h0 + i3 * h1 + i4 * h2)
     z = -(i2 * h0 + i4 * h1 + i5 * h2)
     length = tl.sqrt(x * x + y * y + z * z)
-    reach = tl.load(V + 6 * P + j)
-    clip = tl.where(length > reach, reach / length, 1.0)
+    bound = tl.load(V + 6 * P + j)
+    clip = tl.where(length > bound, bound / length, 1.0)
     x *= clip
     y *= clip
     z *= clip

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from daba.backends.cpu.equations import Equations
+from daba.backends.cpu.surrogate import Surrogate
 from daba.core.options import Options
 from daba.distributed.shard import make_shard
 from daba.partition.partition import Partition, partition_from_arrays
 from daba.problem.problem import Problem
-from daba.solver.linear.solvers import Direct, Pcg
-from daba.solver.surrogate import Surrogate
-from daba.solver.trust_region import Levenberg
-from helpers import Stepped, dense_step, random_problem, state_of
+from daba.solver.linear.cholesky import Cholesky
+from daba.solver.linear.pcg import Pcg
+from helpers import Stepped, dense_step, equations_of, random_problem, state_of
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -99,10 +100,10 @@ def test_devices_of_unequal_size_are_solved_together(sizes: tuple[int, ...], lin
     np.testing.assert_allclose(step.decrease, step.expected_decrease, rtol=1e-10)
 
 
-def direct_for(problem: Problem) -> Direct:
+def direct_for(problem: Problem) -> Cholesky:
     partition = partition_from_arrays(problem, np.zeros(problem.num_cameras, int))
-    solver = Levenberg(make_shard(problem, partition), Options(linear_solver="direct")).linear
-    assert isinstance(solver, Direct)
+    solver = equations_of(make_shard(problem, partition), Options(linear_solver="direct")).linear
+    assert isinstance(solver, Cholesky)
     return solver
 
 
@@ -121,11 +122,19 @@ def test_auto_takes_the_direct_solver_for_a_small_problem() -> None:
     problem = problem_on(GRAPHS["dense"])
     partition = partition_from_arrays(problem, np.zeros(13, int))
     shard = make_shard(problem, partition)
-    assert isinstance(Levenberg(shard, Options()).linear, Direct)
-    assert isinstance(Levenberg(shard, Options(linear_solver="pcg")).linear, Pcg)
+    assert isinstance(equations_of(shard, Options()).linear, Cholesky)
+    assert isinstance(equations_of(shard, Options(linear_solver="pcg")).linear, Pcg)
 
 
-def spoiled(linear: str) -> tuple[Levenberg, np.ndarray]:
+def solved(equations: Equations, devices: int) -> tuple[np.ndarray, np.ndarray]:
+    """The model's decrease, and iterations, with the first radius."""
+    everyone = np.ones(devices, bool)
+    equations.damp(np.full(devices, 100.0), everyone)
+    decrease, iterations = equations.solve(everyone)
+    return decrease, np.asarray(iterations)
+
+
+def spoiled(linear: str) -> tuple[Equations, np.ndarray]:
     """Three devices; the second one's system is not positive definite."""
     problem = problem_on(GRAPHS["chain"])
     partition = partition_from_arrays(problem, np.repeat([0, 1, 2], 10))
@@ -133,26 +142,26 @@ def spoiled(linear: str) -> tuple[Levenberg, np.ndarray]:
     options = Options(devices=3, linear_solver=linear)  # type: ignore[arg-type]
     surrogate = Surrogate(shard, options.loss, options.split, options.xi)
     surrogate.rebase(state_of(shard, problem))
-    levenberg = Levenberg(shard, options)
-    levenberg.linearize(shard.state(), surrogate)
-    levenberg.propose(np.ones(3, bool))
-    good = levenberg.step_c.copy()
-    levenberg.system.U[14] -= 1e9 * np.eye(9)
-    return levenberg, good
+    equations = equations_of(shard, options)
+    equations.assemble(shard.state(), surrogate)
+    solved(equations, 3)
+    good = equations.step_c.copy()
+    equations.system.U[14] -= 1e9 * np.eye(9)
+    return equations, good
 
 
 @pytest.mark.parametrize("linear", ["direct", "pcg"])
 def test_a_system_that_is_not_positive_definite_is_reported(linear: str) -> None:
-    levenberg, good = spoiled(linear)
-    decrease, _ = levenberg.propose(np.ones(3, bool))
+    equations, good = spoiled(linear)
+    decrease, _ = solved(equations, 3)
     assert not np.isnan(decrease).any()
     assert (decrease[[0, 2]] > 0).all()
     other = np.r_[:10, 20:30]
-    np.testing.assert_array_equal(levenberg.step_c[other], good[other])
+    np.testing.assert_array_equal(equations.step_c[other], good[other])
     if linear == "direct":
         assert decrease[1] == -np.inf
     else:  # conjugate gradients stop at the first direction of negative curvature
-        assert np.isfinite(levenberg.step_c).all()
+        assert np.isfinite(equations.step_c).all()
 
 
 def test_pcg_stops_early_when_told_to() -> None:
@@ -164,11 +173,11 @@ def test_pcg_stops_early_when_told_to() -> None:
         options = Options(
             linear_solver="pcg", pcg_forcing=forcing, pcg_residual=residual, pcg_iterations=most
         )
-        levenberg = Levenberg(shard, options)
+        equations = equations_of(shard, options)
         surrogate = Surrogate(shard, options.loss, options.split, options.xi)
         surrogate.rebase(shard.state())
-        levenberg.linearize(shard.state(), surrogate)
-        _, count = levenberg.propose(np.ones(1, bool))
-        counts.append(count)
+        equations.assemble(shard.state(), surrogate)
+        _, count = solved(equations, 1)
+        counts.append(int(count.sum()))
     assert counts[0] < counts[1] < 5000
     assert counts[2] == 7

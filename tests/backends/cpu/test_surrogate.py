@@ -8,17 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from daba.backends.cpu.equations import Equations
+from daba.backends.cpu.surrogate import Surrogate
 from daba.core.losses import make_loss
 from daba.core.options import Options
 from daba.core.types import System
 from daba.distributed.shard import Shard, make_shard
 from daba.problem import reference
 from daba.problem.problem import Floats
-from daba.solver.surrogate import Surrogate
-from daba.solver.trust_region import Levenberg
 from helpers import (
     ALL_LOSSES,
     dense_surrogate,
+    equations_of,
     in_problem_order,
     paper_majorizers,
     paper_penalties,
@@ -103,18 +104,18 @@ def test_the_paper_is_the_even_split() -> None:
 
 def built(
     seed: int, name: str, theta: float, xi: float, devices: int = DEVICES
-) -> tuple[Shard, Levenberg, Surrogate]:
+) -> tuple[Shard, Equations, Surrogate]:
     problem = random_problem(seed, cameras=7, points=25)
     shard = make_shard(problem, random_partition(problem, devices, seed))
     options = Options(devices=devices, loss=make_loss(name, 30.0), split=theta, xi=xi)
-    return shard, Levenberg(shard, options), Surrogate(shard, options.loss, theta, xi)
+    return shard, equations_of(shard, options), Surrogate(shard, options.loss, theta, xi)
 
 
 @given(seeds, names, splits, st.sampled_from([1e-9, 0.3, 100.0]), distances)
 def test_moments_give_the_sum_over_observations_on_every_device(
     seed: int, name: str, theta: float, xi: float, far: float
 ) -> None:
-    shard, levenberg, surrogate = built(seed, name, theta, xi)
+    shard, equations, surrogate = built(seed, name, theta, xi)
     partition = random_partition(shard.problem, DEVICES, seed)
     base = scattered(shard.problem, seed + 1, 0.05)
     x = scattered(base, seed + 2, far)
@@ -123,13 +124,13 @@ def test_moments_give_the_sum_over_observations_on_every_device(
     intra, rest = paper_surrogate(x, base, partition, make_loss(name, 30.0), theta, xi)
     found = surrogate.value(state_of(shard, x), everyone)
     np.testing.assert_allclose(found, rest.astype(float), rtol=1e-10)
-    found_intra = levenberg.objective(state_of(shard, x), everyone)[:, 0]
+    found_intra = equations.objective(state_of(shard, x), everyone)[:, 0]
     np.testing.assert_allclose(found_intra, intra.astype(float), rtol=1e-10)
     # Prop. 2, with the moments: E = Σ E^α ≥ F, equal at the base
     loss = make_loss(name, 30.0)
     F, F_base = (float(paper_penalties(y, loss).sum()) for y in (x, base))
     assert (found + found_intra).sum() * (1 + 1e-12) >= F
-    at_base = levenberg.objective(state_of(shard, base), everyone)[:, 0]
+    at_base = equations.objective(state_of(shard, base), everyone)[:, 0]
     at_base += surrogate.value(state_of(shard, base), everyone)
     assert at_base.sum() == pytest.approx(F_base, rel=1e-12)
     a, b = (
@@ -177,7 +178,7 @@ def empty_system(shard: Shard) -> System:
         V=np.zeros((P, 6)),
         g_c=np.zeros((C, 9)),
         g_l=np.zeros((P, 3)),
-        reach=np.zeros(P),
+        step_bound=np.zeros(P),
     )
 
 
@@ -198,15 +199,15 @@ def test_gradient_and_gauss_newton_matrix_are_the_explicit_sums(
     np.testing.assert_allclose(g, dense.g, rtol=1e-9, atol=1e-11 * abs(dense.g).max())
     C, P = shard.problem.num_cameras, shard.problem.num_points
     scale = np.sqrt(dense.H.diagonal())
-    for place, i in enumerate(shard.camera_order):
+    for at, i in enumerate(shard.camera_order):
         rows = slice(9 * i, 9 * i + 9)
         unit = scale[rows, None] * scale[rows]
-        np.testing.assert_allclose(system.U[place] / unit, dense.H[rows, rows] / unit, atol=1e-11)
+        np.testing.assert_allclose(system.U[at] / unit, dense.H[rows, rows] / unit, atol=1e-11)
     upper = np.triu_indices(3)
-    for place, j in enumerate(shard.point_order):
+    for at, j in enumerate(shard.point_order):
         rows = slice(9 * C + 3 * j, 9 * C + 3 * j + 3)
         np.testing.assert_allclose(
-            system.V[place],
+            system.V[at],
             dense.H[rows, rows][upper],
             rtol=1e-11,
             atol=1e-11 * scale[rows][0] ** 2,

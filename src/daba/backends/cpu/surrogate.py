@@ -6,8 +6,8 @@ import numpy as np
 
 from daba.backends.cpu.kernels import moments as kernels
 from daba.core.losses import Loss
-from daba.core.types import Bools, Floats, Moments, System
-from daba.distributed.shard import Shard, State
+from daba.core.types import Bools, Floats, Moments, State, System
+from daba.distributed.shard import Shard
 
 
 class Surrogate:
@@ -19,7 +19,7 @@ class Surrogate:
         """`records` is room for what is measured at a base; two surrogates may share it, unless
         one of them is asked for its gap."""
         C, P = shard.num_cameras, shard.num_points
-        self.shard, self.loss, self.split, self.xi = shard, loss, split, xi
+        self.shard, self.loss, self.split, self.xi = shard, loss.parameters, split, xi
         self.moments = Moments(
             cameras=np.zeros((C, 15)),
             points=np.zeros((P, 3)),
@@ -43,15 +43,15 @@ class Surrogate:
         """
         devices, obs, m, theta = self.shard.devices, self.shard.inter, self.moments, self.split
         last = self.base if gap and self.base else base
-        kernels.measure(
-            obs, *base, *last, gap, self.loss.kind, self.loss.radius, theta, self.records
-        )
+        kernels.measure(obs, base, last, gap, self.loss, theta, self.records)
         by_point = kernels.build_points(
-            obs, base.points, devices.point_tasks, theta, self.records, m.points, m.A, m.b, m.c_l
-        )
+            obs, base.points, devices.point_tasks, theta, self.records,
+            base=m.points, all_A=m.A, all_b=m.b, all_c=m.c_l,
+        )  # fmt: skip
         by_camera = kernels.build_cameras(
-            obs, base.cameras, devices.camera_tasks, theta, self.records, m.cameras, m.M, m.G, m.c
-        )
+            obs, base.cameras, devices.camera_tasks, theta, self.records,
+            base=m.cameras, all_M=m.M, all_G=m.G, all_c=m.c,
+        )  # fmt: skip
         self.base = base
         self.at_base = theta * by_camera[:, 0] + (1.0 - theta) * by_point[:, 0]
         self.gap = 0.5 * (by_point[:, 1] + by_camera[:, 1])
@@ -61,19 +61,24 @@ class Surrogate:
         """Σ P + Σ Q + ½ξ|x − base|² on each device, (S,)."""
         if x is self.base:
             return self.at_base
+        devices = self.shard.devices
         return kernels.evaluate(
-            self.moments, *x, self.shard.inter, *self.shard.devices[2:], self.xi, active
+            self.moments,
+            x,
+            self.shard.inter,
+            devices.camera_tasks,
+            devices.point_tasks,
+            xi=self.xi,
+            active=active,
         )
 
     def add_to(self, system: System, x: State) -> None:
         """Add gradient and Gauss–Newton matrix at x."""
-        devices, obs = self.shard.devices, self.shard.inter
+        devices, obs, m = self.shard.devices, self.shard.inter, self.moments
         kernels.add_to_cameras(
-            self.moments, x.cameras, obs, devices.camera_tasks, self.xi, system.U, system.g_c
+            m, x.cameras, obs, devices.camera_tasks, self.xi, all_U=system.U, all_g=system.g_c
         )
-        kernels.add_to_points(
-            self.moments, x.points, devices.point_tasks, self.xi, system.V, system.g_l
-        )
+        kernels.add_to_points(m, x.points, devices.point_tasks, self.xi, V=system.V, g_l=system.g_l)
 
 
 class NoSurrogate(Surrogate):
@@ -81,7 +86,7 @@ class NoSurrogate(Surrogate):
 
     def __init__(self, shard: Shard) -> None:
         self.nothing = np.zeros((shard.num_devices, 2))
-        self.gap = self.nothing[:, 0]
+        self.at_base = self.gap = self.nothing[:, 0]
 
     def rebase(self, base: State, gap: bool = False) -> Floats:
         return self.nothing

@@ -1,0 +1,133 @@
+"""What Algorithm 1 asks of a backend: the operations of one iteration on the devices of a process.
+
+The driver (`solver/algorithm.py`) puts them together to phases and says when each runs. On the CPU
+a phase is a plain call. On a GPU it is recorded as a graph and replayed, and nothing waits for it
+but `status` and `read`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from enum import Enum
+from typing import Literal, Protocol
+
+from daba.backends.table import Status
+from daba.core.types import Floats, State
+from daba.distributed.comm.base import Blocks
+
+Phase = Callable[[], None]
+
+
+class Base(Enum):
+    """Where a surrogate stands."""
+
+    X = "x"
+    BAR = "x̄"
+
+
+class Operations(Protocol):
+    """One process's devices on one backend: estimates x, x̄, x⁺ and the one before, surrogates at x
+    and x̄, and the device table."""
+
+    linear_solver: str
+    """What solves the reduced camera system, in a word."""
+    tolerance: float
+    """Share of F by which rounding may break a guarantee."""
+    table: Floats
+    """The device table as last read."""
+
+    # Running
+
+    def run(self, name: Hashable, phase: Phase) -> None:
+        """Run a phase; under one name always the same."""
+
+    def when_done(self, phase: Phase) -> None:
+        """Inside a phase: run another one if the status is DONE by then, else skip it."""
+
+    def status(self) -> Status:
+        """Wait for what is running, and say what the iteration needs next."""
+
+    def read(self) -> Floats:
+        """Wait, and read the table."""
+
+    def write(self, table: Floats) -> None:
+        """Put the rows of the method's state into the backend's table."""
+
+    # The state
+
+    def set_estimate(self, x: State) -> None:
+        """Stand at x, whose ghosts are known: objective, and surrogate there."""
+
+    def set_momentum(self, last: State, camera_s: Floats) -> None:
+        """The estimate before x, and Nesterov's s of each camera."""
+
+    def set_scales(self, distance: Floats, centroid: Floats) -> None:
+        """Of each camera its distance to what it sees, and of each point the centroid of its
+        cameras: what momentum is reset and clipped by."""
+
+    def estimate(self) -> State:
+        """x, on the host."""
+
+    def momentum(self) -> tuple[State, Floats]:
+        """What `set_momentum` sets, on the host."""
+
+    def prior_objective(self) -> Floats:
+        """The priors' part of F at x, (S,)."""
+
+    def gradient_norm(self) -> float:
+        """Largest entry of the gradient of F at x on the devices here."""
+
+    # Nesterov's acceleration and majorization
+
+    def begin(self) -> None:
+        """A new iteration: γ and s⁺, every device active at x."""
+
+    def extrapolate(self) -> None:
+        """x̄ = Proj(x + γ (x − x_last))."""
+
+    def rebase(self) -> None:
+        """The surrogate at x̄, and E^α(x | x̄)."""
+
+    def linearize(self) -> None:
+        """Gauss–Newton system of the intra observations at x."""
+
+    def assemble(self, base: Base) -> None:
+        """… and of E^α(· | base)."""
+
+    # Minimization: one attempt at a step
+
+    def damp(self, base: Base) -> None:
+        """The damped system, its points eliminated."""
+
+    def solve(self) -> None:
+        """The reduced camera system."""
+
+    def solve_on(self) -> None:
+        """Go on with it where the status was MORE."""
+
+    def move(self, base: Base) -> None:
+        """x⁺ to be tried on the devices that are trying."""
+
+    def judge(self, base: Base) -> None:
+        """Keep x⁺ where E^α has fallen enough and adapt the radius. If no device tries any more:
+        E^α⁺ and, of steps from x̄, the devices that must restart."""
+
+    # The end of an iteration
+
+    def settle(self) -> None:
+        """x⁺ = x where no step was found."""
+
+    def slack(self) -> None:
+        """ΔE^α(x⁺ | x), all of an inter observation's on its point's device: the only one to know
+        both ends before the boundary is refined."""
+
+    def refine(self, block: Literal["cameras", "points"], again: bool) -> None:
+        """Move the boundary's cameras or points to lower the true F; `again` if they have moved in
+        this iteration."""
+
+    def exchange(self, blocks: Blocks, final: bool) -> None:
+        """Tell neighbours x⁺ and learn their ghosts; `final` if nothing of it moves any more."""
+
+    def finish(self) -> None:
+        """The surrogate at x⁺, F^α = E^α + ΔE^α(x⁺ | x), the limit of the radius, the restart
+        level, and x ← x⁺."""
