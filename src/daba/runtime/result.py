@@ -207,7 +207,9 @@ class Result:
 
     def summary(self) -> str:
         """The result table as plain text."""
-        rows = self.rows()
+        from daba.core.text import printable
+
+        rows = [(name, printable(value)) for name, value in self.rows()]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import html
 from pathlib import Path
 
+from daba.core.text import as_html
 from daba.core.version import __version__
 from daba.io.files import open_output, writing_folder
 from daba.tools.bench.accuracy import accuracy_table, problems_table
@@ -105,7 +105,7 @@ def _page(
     return page(
         "Bundle adjustment, decentralized: a comparison",
         lead,
-        html.escape(_meta(results, kind)),
+        as_html(_meta(results, kind)),
         parts,
     )
 

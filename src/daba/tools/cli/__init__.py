@@ -17,6 +17,7 @@ from difflib import get_close_matches
 from importlib import import_module
 
 from daba.core.errors import DabaError, DabaWarning
+from daba.core.text import printable
 from daba.distributed.comm.launcher import abort_others, launched_rank
 
 PATIENCE = 2.0
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except Exception:
             import traceback
 
-            traceback.print_exc()
+            print(printable(traceback.format_exc()), end="", file=sys.stderr)
             return _fail("this is a bug in daba; please report it with the lines above", 1)
 
 
@@ -121,7 +122,7 @@ def _fail(message: str, code: int) -> int:
         time.sleep(PATIENCE)
     try:
         where = "" if not rank else f" on rank {rank}"
-        print(f"daba: error{where}: {message}", file=sys.stderr, flush=True)
+        print(f"daba: error{where}: {printable(message)}", file=sys.stderr, flush=True)
     except BrokenPipeError:
         _closed_pipe()
     abort_others(code)
@@ -140,4 +141,4 @@ def _closed_pipe() -> int:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"daba: warning: {message}", file=sys.stderr)
+    print(f"daba: warning: {printable(message)}", file=sys.stderr)

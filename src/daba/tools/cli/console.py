@@ -13,19 +13,24 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from daba.core.text import printable, safe_json
 from daba.distributed.comm.launcher import launched_rank
 
 
-class _Console(Console):
+class SafeConsole(Console):
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError  # rich would exit on its own; `main` knows what to do
 
+    def say(self, text: str) -> None:
+        """Print words, some of which may come from a file."""
+        self.print(printable(text), markup=False, soft_wrap=True)
 
-def make_console() -> Console:
+
+def make_console() -> SafeConsole:
     """A console on today's stdout; never narrower than a table needs when it is a file."""
     # mpiexec gives each process a terminal of its own, wherever its output goes to
     terminal = None if launched_rank() is None else False
-    console = _Console(file=sys.stdout, highlight=False, force_terminal=terminal)
+    console = SafeConsole(file=sys.stdout, highlight=False, force_terminal=terminal)
     if not console.is_terminal:
         console.width = max(console.width, 120)
     return console
@@ -37,7 +42,7 @@ def pairs_table(rows: Iterable[tuple[str, str]]) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for what, value in rows:
-        table.add_row(Text(what), Text(value))
+        table.add_row(Text(what), Text(printable(value)))
     return table
 
 
@@ -51,7 +56,7 @@ def numbers_table(columns: list[str]) -> Table:
 
 def to_json(value: Any) -> str:
     """JSON that every reader takes: numbers that are not finite become null."""
-    return json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+    return safe_json(json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def _finite(value: Any) -> Any:

@@ -58,7 +58,7 @@ def run(argv: list[str]) -> int:
     if report.warnings:
         console.print("suspicious:", style="bold yellow")
         for warning in report.warnings:
-            console.print(f"  {warning}", markup=False)
+            console.say(f"  {warning}")
     else:
         console.print("nothing suspicious", style="green")
     return 0

@@ -210,12 +210,9 @@ def _announced(problem: Problem | Store | None) -> Console | None:
             sizes = problem.num_cameras, problem.num_points, problem.num_observations
             report = inspect(problem)
             notes = [*report.constraints, *report.warnings]
-        console.print(
-            "{}: {:,} cameras, {:,} points, {:,} observations".format(problem.name, *sizes),
-            markup=False,
-        )
+        console.say("{}: {:,} cameras, {:,} points, {:,} observations".format(problem.name, *sizes))
         for note in notes:
-            console.print(f"  note: {note}", markup=False)
+            console.say(f"  note: {note}")
     except BrokenPipeError:  # what is to be written will be
         return None
     return console

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from daba.core.errors import DabaError
+from daba.core.text import printable
 from daba.tools.cli.arguments import Intrinsics, Quiet, parse
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def run(argv: list[str]) -> int:
     subject = _subject(command)
     view = serve.View(subject, command.host, command.port)
     if not command.quiet:
-        print(f"{subject.name}: {subject.counts}")
+        print(printable(f"{subject.name}: {subject.counts}"))
         print(f"{view.how_to_reach()}\nCtrl-C ends it", flush=True)
     serve.wait()
     view.stop()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import html
 import re
 
+from daba.core.text import as_html
 from daba.tools.report.tables import prose
 
 STYLE = """
@@ -80,13 +80,13 @@ def page(title: str, lead: str, meta: str, sections: list[tuple[str, str]]) -> s
     parts, links = [], []
     for number, (heading, body) in enumerate(sections):
         name = f"s{number}"
-        parts.append(f'<section id="{name}"><h2>{html.escape(heading)}</h2>{body}</section>')
-        links.append(f'<a href="#{name}">{html.escape(heading)}</a>')
+        parts.append(f'<section id="{name}"><h2>{as_html(heading)}</h2>{body}</section>')
+        links.append(f'<a href="#{name}">{as_html(heading)}</a>')
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body><main>"
-        f'<header><h1>{html.escape(title)}</h1><p class="lead">{lead}</p>'
+        f"<title>{as_html(title)}</title><style>{STYLE}</style></head><body><main>"
+        f'<header><h1>{as_html(title)}</h1><p class="lead">{lead}</p>'
         f'<p class="meta">{meta}</p><nav>{"".join(links)}</nav></header>'
         f"{''.join(parts)}</main></body></html>\n"
     )
@@ -96,7 +96,7 @@ def cards(entries: list[tuple[str, str]]) -> str:
     """Large numbers, each with what it means."""
     whole = [(big, text.replace("Δ = 1e-", "Δ\u00a0=\u00a01e\u2011")) for big, text in entries]
     inside = "".join(
-        f'<div class="card"><b>{html.escape(big)}</b><span>{html.escape(text)}</span></div>'
+        f'<div class="card"><b>{as_html(big)}</b><span>{as_html(text)}</span></div>'
         for big, text in whole
     )
     return f'<div class="cards">{inside}</div>'
@@ -122,7 +122,7 @@ def caption(text: str) -> str:
 def key(entries: list[tuple[str, str]]) -> str:
     """Which colour is which: (name, colour)."""
     inside = "".join(
-        f'<span><i style="background: {colour}"></i>{html.escape(name)}</span>'
+        f'<span><i style="background: {colour}"></i>{as_html(name)}</span>'
         for name, colour in entries
     )
     return f'<p class="key">{inside}</p>'
@@ -141,4 +141,4 @@ def _inline(svg: str) -> str:
 
 def folded(summary: str, body: str) -> str:
     """What only some will want to read."""
-    return f"<details><summary>{html.escape(summary)}</summary>{body}</details>"
+    return f"<details><summary>{as_html(summary)}</summary>{body}</details>"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from daba.core.text import as_html
 from daba.core.version import __version__
 from daba.io.files import PathLike, open_output
 from daba.runtime.result import Result
@@ -58,17 +58,17 @@ def report_page(runs: list[RecordedRun]) -> str:
     ]
     problems = list(dict.fromkeys(run.problem["name"] for run in runs))
     title = f"Bundle adjustment of {', '.join(problems)}"
-    return page(title, _lead(runs), f"Made by daba {html.escape(__version__)}.", sections)
+    return page(title, _lead(runs), f"Made by daba {as_html(__version__)}.", sections)
 
 
 def _lead(runs: list[RecordedRun]) -> str:
     if len(runs) > 1:
-        return f"{len(runs)} runs side by side: {html.escape('; '.join(r.name for r in runs))}."
+        return f"{len(runs)} runs side by side: {as_html('; '.join(r.name for r in runs))}."
     run = runs[0]
     p = run.problem
     words = f"{p['cameras']:,} cameras, {p['points']:,} points, {p['observations']:,} observations"
     how = f"{run.devices} devices" if run.devices > 1 else "one device"
-    return html.escape(f"{words}, solved by {run.method} on {how}.")
+    return as_html(f"{words}, solved by {run.method} on {how}.")
 
 
 def _short(runs: list[RecordedRun]) -> str:

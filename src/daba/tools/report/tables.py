@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+
+from daba.core.text import as_html
 
 BETTER = "†"
 """Marks, in Markdown, what is better than the reference; in HTML a colour does, too."""
@@ -30,7 +31,7 @@ class Cell:
         names = [name for name in ("bold", "better", "faint", "prose") if getattr(self, name)]
         names += ["words"] if words else []
         kind = f' class="{" ".join(names)}"' if names else ""
-        return f"<td{kind}>{html.escape(self.text)}</td>"
+        return f"<td{kind}>{as_html(self.text)}</td>"
 
 
 Entry = Cell | str
@@ -71,8 +72,7 @@ class Table:
     def html(self) -> str:
         kinds = [' class="words"' if words else "" for words in self.wordy()]
         head = "".join(
-            f"<th{kind}>{html.escape(name)}</th>"
-            for kind, name in zip(kinds, self.head, strict=True)
+            f"<th{kind}>{as_html(name)}</th>" for kind, name in zip(kinds, self.head, strict=True)
         )
         body: list[str] = []
         before = ""
@@ -85,7 +85,7 @@ class Table:
             body.append(f"<tr{new}>{''.join(line)}</tr>")
             before = first.text
         notes = "".join(f"<li>{prose(note)}</li>" for note in self.notes)
-        title = f"<h3>{html.escape(self.title)}</h3>" if self.title else ""
+        title = f"<h3>{as_html(self.title)}</h3>" if self.title else ""
         about = f"<p>{prose(self.about)}</p>" if self.about else ""
         return (
             f"{title}{about}"
@@ -97,7 +97,7 @@ class Table:
 
 def prose(text: str) -> str:
     """Markdown's emphasis and code in a sentence, as HTML."""
-    text = html.escape(text, quote=False)
+    text = as_html(text)
     text = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", text)
     return re.sub(r"`(.+?)`", r"<code>\1</code>", text)
 

@@ -5,5 +5,7 @@ placing.py   from the world to the picture's own frame: centred, up is up, ten u
 paint.py     numbers to colours
 scene.py     the points, cameras and lines of a page
 panel.py     its controls
+markup.py    its words, in which everything is text
+origins.py   who may talk to the server
 serve.py     the server, and how to reach it
 """

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from daba.tools.viewer import paint
+from daba.tools.viewer.markup import block
 from daba.tools.viewer.scene import Mode, ViewerScene
 from daba.tools.viewer.subject import ShownEstimate
 
@@ -24,7 +25,7 @@ class Panel:
         self.lock = scene.lock
         self._changes: dict[int, Callable[[], object]] = {}
         self._playing = False
-        self.gui.add_markdown(f"**{self.subject.name}**  \n{self.subject.counts}")
+        self.name = self.gui.add_html(block(self.subject.name, self.subject.counts))
         self._time()
         self._colour()
         self._sizes()
@@ -55,14 +56,14 @@ class Panel:
             last = max(len(estimates) - 1, 1)
             self.slider = self.gui.add_slider("snapshot", 0, last, 1, len(estimates) - 1)
             self._on(self.slider, self._slid)
-            self.about = self.gui.add_markdown("")
+            self.about = self.gui.add_html("")
             self.play = self.gui.add_button("play")
             self.play.on_click(lambda _: self._film())
             self._tell()
         elif len(estimates) > 1:
             labels = [e.label for e in estimates]
             self.switch = self.gui.add_button_group("estimate", labels)
-            self.about = self.gui.add_markdown("")
+            self.about = self.gui.add_html("")
             self._on(self.switch, self._switched)
             self._tell()
 
@@ -80,9 +81,9 @@ class Panel:
     def _tell(self) -> None:
         e = self.subject.estimates[self.scene.number]
         if self.subject.film:
-            self.about.content = f"**iteration {e.label}**  \n{e.about}"
+            self.about.content = block(f"iteration {e.label}", e.about)
         else:
-            self.about.content = f"shown is **{e.label}**"
+            self.about.content = block("", f"shown is {e.label}")
 
     def _film(self) -> None:
         """From the start to the end; again asks for a stop."""
@@ -171,7 +172,7 @@ class Panel:
         with self.gui.add_folder("camera"):
             self.number = self.gui.add_number("number", -1, min=-1, max=last, step=1,
                                               hint="-1: none")  # fmt: skip
-            self.description = self.gui.add_markdown(self.scene.pick(None))
+            self.description = self.gui.add_html(self.scene.pick(None))
         self._on(self.number, self._picked)
 
     def _picked(self) -> None:

@@ -16,6 +16,7 @@ from daba.io.image_list import image_name
 from daba.io.ply import EDGES, place_pyramids, pyramid_size
 from daba.problem.problem import Floats
 from daba.tools.viewer import paint
+from daba.tools.viewer.markup import block
 from daba.tools.viewer.placing import Placing
 from daba.tools.viewer.subject import ShownErrors, ShownEstimate, Subject
 
@@ -211,13 +212,13 @@ class ViewerScene:
     # one camera
 
     def pick(self, camera: int | None) -> str:
-        """Show what a camera sees, or nothing; says what it is."""
+        """Show what a camera sees, or nothing; says what it is, as HTML."""
         with self.lock:
             for handle in self._sight:
                 handle.remove()
             self._sight, self.picked = [], camera
             if camera is None:
-                return "Click a camera, or give its number."
+                return block("", "Click a camera, or give its number.")
             corners = self._corners()[camera]
             if np.isfinite(corners).all():
                 white = np.tile(paint.PICKED, (len(EDGES), 2, 1))
@@ -244,14 +245,14 @@ class ViewerScene:
     def _about(self, camera: int, errors: Floats) -> str:
         images = self.subject.images
         name = f", {image_name(images[camera])}" if images is not None else ""
-        words = [f"**Camera {camera}**{name}"]
+        words = [f"Camera {camera}{name}"]
         if self.mode == "device":
             words.append(f"device {self.subject.devices().camera_device[camera]}")
         if len(errors):
             words.append(f"{len(errors):,} observations, mean error {errors.mean():.3g} px")
         elif not self.subject.problems:
             words.append("a recording does not hold observations")
-        return "  \n".join(words)
+        return block(*words)
 
     def nearest(self, origin: Floats, direction: Floats) -> int | None:
         """The camera that a click was meant for, if any."""

@@ -9,7 +9,9 @@ from io import StringIO
 from typing import Any
 
 from daba.core.errors import DabaError
+from daba.core.text import printable
 from daba.runtime.recording import Snapshot, Still
+from daba.tools.viewer.origins import only_own_pages
 from daba.tools.viewer.panel import Panel
 from daba.tools.viewer.scene import ViewerScene
 from daba.tools.viewer.subject import Subject, estimate_of, subject_of_recording
@@ -89,8 +91,10 @@ def _server(host: str, port: int, label: str) -> Any:
     port = _free_port(host, port)
     # a browser may be closed at any time, and then nothing is wrong
     warnings.filterwarnings("ignore", message="Queued a .* on a closed connection")
-    with redirect_stdout(StringIO()):  # viser has a banner of its own
-        server = viser.ViserServer(host=host, port=port, label=f"daba: {label}", verbose=False)
+    with only_own_pages(host), redirect_stdout(StringIO()):  # viser has a banner of its own
+        server = viser.ViserServer(
+            host=host, port=port, label=f"daba: {printable(label)}", verbose=False
+        )
     server.gui.configure_theme(
         dark_mode=True, show_logo=False, show_share_button=False, brand_color=(96, 165, 250)
     )

@@ -1,0 +1,40 @@
+"""Text that comes from files, made safe for where it is shown.
+
+A name in a file may hold anything: terminal commands, HTML, bytes that are not UTF-8. Whatever is
+shown goes through one of three functions: `printable` for a terminal, `as_html` for a page,
+`safe_json` for JSON. Each shows what it does not let through, rather than drop it.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but for tab and newline
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # they turn the direction of writing
+    "\u2028\u2029"  # line ends that are not newlines
+    "\ud800-\udfff]"  # bytes that are no UTF-8, as Python keeps them
+)
+
+
+def printable(text: object) -> str:
+    r"""The text with control characters as escapes: `\x1b[31m` does not turn a terminal red."""
+    return _UNSAFE.sub(lambda found: _escape(ord(found[0])), str(text))
+
+
+def as_html(text: object) -> str:
+    """The text for a page, be it between tags or in a quoted attribute."""
+    return html.escape(printable(text))
+
+
+def safe_json(text: str) -> str:
+    """JSON that was made with `ensure_ascii=False`, safe to print and to encode; it means the
+    same, because such characters occur only within its strings."""
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _escape(code: int) -> str:
+    if 0xDC80 <= code <= 0xDCFF:  # os.fsdecode and our readers put a byte there
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
