@@ -8,7 +8,8 @@ from typing import Any
 
 from daba.core.errors import DabaError
 from daba.partition.ordering import Records
-from daba.problem.problem import Floats, Problem, check_observations
+from daba.problem.checks import check_observations
+from daba.problem.problem import Floats, Problem
 
 CHUNK = 1 << 16
 """Observations read at once."""

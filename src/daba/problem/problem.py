@@ -17,6 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daba.core.errors import DabaError
+from daba.problem.checks import (
+    check_observations,
+    check_positive,
+    check_variables,
+    checked_indices,
+)
 
 if TYPE_CHECKING:
     from daba.core.losses import Loss
@@ -127,13 +133,11 @@ class Problem:
         for what, array, width in (("centers", centers, 3), ("intrinsics", intrinsics, 3)):
             if np.shape(array) != (C, width):
                 raise DabaError(f"{what} must have shape ({C}, {width}), not {np.shape(array)}")
-        cam = _indices(camera_index, "camera_index", C)
+        cam = checked_indices(camera_index, "camera_index", C)
         px = np.asarray(pixels, dtype=np.float64)
         if px.shape != (len(cam), 2):
             raise DabaError(f"pixels must have shape ({len(cam)}, 2), not {px.shape}")
-        if np.any(~(f > 0)):
-            bad = int(np.flatnonzero(~(f > 0))[0])
-            raise DabaError(f"camera {bad}: focal length must be positive, not {f[bad]}")
+        check_positive("camera", "focal length", f)
         u = np.ascontiguousarray(px / f[cam, None])
         if weights is None:
             weights = pixel_weights(u, f[cam])
@@ -144,7 +148,7 @@ class Problem:
             cameras=camera_records(R, centers, intrinsics),
             points=pts,
             camera_index=cam,
-            point_index=_indices(point_index, "point_index", len(pts)),
+            point_index=checked_indices(point_index, "point_index", len(pts)),
             u=u,
             weights=np.ascontiguousarray(weights, dtype=np.float64),
             focal=f,
@@ -248,22 +252,7 @@ class Problem:
         for what, (array, shape) in shapes.items():
             if array.shape != shape:
                 raise DabaError(f"{what} must have shape {shape}, not {array.shape}")
-        for what, array in (
-            ("camera", self.cameras),
-            ("point", self.points),
-            ("focal length of camera", self.focal),
-        ):
-            _check_finite(what, array)
-        bad = np.flatnonzero(~(self.focal > 0))
-        if len(bad):
-            raise DabaError(
-                f"camera {bad[0]}: focal length must be positive, not {self.focal[bad[0]]}"
-            )
-        R = self.rotations
-        off = np.abs(np.einsum("cij,ckj->cik", R, R) - np.eye(3)).max(axis=(1, 2))
-        bad = np.flatnonzero((off > 1e-6) | (np.linalg.det(R) < 0))
-        if len(bad):
-            raise DabaError(f"camera {bad[0]}: its rotation matrix is not a rotation")
+        check_variables(self.cameras, self.points, self.focal)
         if (given := self._given_constraints()) is not None:
             from daba.problem.constraints import validate
 
@@ -275,56 +264,6 @@ class Problem:
         return self
 
 
-def check_observations(
-    cameras: Floats,
-    points: Floats,
-    camera: Ints,
-    point: Ints,
-    u: Floats,
-    weights: Floats,
-    start: int = 0,
-) -> None:
-    """Raise `DabaError` for the first of some observations, numbered from `start`, that no solver
-    could handle."""
-    _indices(camera, "camera_index", len(cameras), start)
-    _indices(point, "point_index", len(points), start)
-    _check_finite("observation", u, start)
-    _check_finite("weight of observation", weights, start)
-    bad = np.flatnonzero(~(weights > 0))
-    if len(bad):
-        k = bad[0]
-        raise DabaError(f"observation {start + k}: weight must be positive, not {weights[k]}")
-    near = 1e-12 * (1 + np.abs(cameras[:, 9:12]).max(axis=1))
-    close = np.arange(len(camera))
-    for x in range(3):  # one coordinate clears nearly all
-        i, j = camera[close], point[close]
-        close = close[np.abs(points[j, x] - cameras[i, 9 + x]) <= near[i]]
-    if len(close):
-        k = int(close[0])
-        raise DabaError(
-            f"observation {start + k}: point {point[k]} lies on the centre of "
-            f"camera {camera[k]}, so its viewing direction is undefined"
-        )
-
-
-def _check_finite(what: str, array: np.ndarray, start: int = 0) -> None:
-    if not np.isfinite(array).all():
-        bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
-        raise DabaError(f"{what} {start + bad[0]}: NaN or infinite value ({array[bad[0]]})")
-
-
 def pixel_weights(u: Floats, focal: Floats) -> Floats:
     """ω = f √(1 + |u|²): with it `ω |e|` is a pixel error to first order."""
     return np.asarray(focal * np.sqrt(1.0 + np.einsum("kx,kx->k", u, u)))
-
-
-def _indices(values: ArrayLike, what: str, count: int, start: int = 0) -> Ints:
-    raw = np.asarray(values)
-    if raw.ndim != 1 or not np.issubdtype(raw.dtype, np.integer):
-        raise DabaError(f"{what} must be a one-dimensional array of integers")
-    if len(raw) and (raw.min() < 0 or raw.max() >= count):
-        bad = np.flatnonzero((raw < 0) | (raw >= count))
-        raise DabaError(
-            f"observation {start + bad[0]}: {what} {raw[bad[0]]} is out of range, there are {count}"
-        )
-    return np.ascontiguousarray(raw, dtype=np.int32)

@@ -194,7 +194,7 @@ def test_observation_numbers_out_of_range(folder: Path) -> None:
     layout = lay_out(PROBLEM, make_partition(PROBLEM, 3))
     layout.intra_id[0] = PROBLEM.num_observations
     write_store(layout, folder)
-    with pytest.raises(DabaError, match=r"a\.daba is damaged"):
+    with pytest.raises(DabaError, match=r"intra-id\.npy is damaged: entry 0 is 150"):
         Store(folder).load()
     layout.intra_id[0] = layout.intra_id[1]
     write_store(layout, folder)

@@ -22,6 +22,10 @@ VERSION = 2
 """2 has constraints; a store without them is written as version 1, which older ones read."""
 
 
+CONSTRAINT = "constraint-"
+"""What the names of files with constraints begin with."""
+
+
 class DeviceCounts(NamedTuple):
     """How much a device holds."""
 
@@ -167,6 +171,9 @@ def _check(manifest: Manifest, path: Path) -> None:
     fits = (cameras, points, intra + inter) == (m.cameras, m.points, m.observations)
     if not fits or inter != outer or min(min(part.counts) for part in m.parts) < 0:
         raise DabaError(f"{path} is damaged: the counts of its devices do not add up")
+    constrained = {frozenset(_constraints(part)) for part in m.parts}
+    if len(constrained) > 1:
+        raise DabaError(f"{path} is damaged: its devices have different kinds of constraints")
     for device, part in enumerate(m.parts):
         for name, (dtype, shape) in schema(part.counts, m.observations).items():
             entry = part.arrays.get(name)
@@ -175,6 +182,10 @@ def _check(manifest: Manifest, path: Path) -> None:
                     f"{path} is damaged: {device_folder(device)}/{name}.npy must hold "
                     f"{dtype} {shape}"
                 )
+
+
+def _constraints(part: Part) -> list[str]:
+    return [name for name in part.arrays if name.startswith(CONSTRAINT)]
 
 
 def _to_json(entries: Mapping[str, Entry]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ A process opens only the pieces it works on; `Store.load` puts the whole problem
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,9 @@ from daba.io.folders import output_folder
 from daba.io.info import own_errors, split_info
 from daba.io.source import CHUNK
 from daba.io.store.arrays import Entry, open_array, write_arrays
+from daba.io.store.checks import check_array, check_distinct, check_order
 from daba.io.store.manifest import (
+    CONSTRAINT,
     DeviceCounts,
     Manifest,
     Part,
@@ -36,12 +40,13 @@ from daba.io.store.manifest import (
 from daba.partition.ordering import Extent, Layout, Piece, Records, inverse, lay_out
 from daba.partition.partition import Partition, make_partition
 from daba.partition.statistics import PartitionStatistics, StatisticsSum
-from daba.problem.constraints import ARRAYS, Constraints, concatenate, from_arrays
+from daba.problem.constraints import ARRAYS, Constraints, concatenate, from_arrays, validate
 from daba.problem.problem import CAMERA_RECORD, Floats, Ints, Problem
 
 
 class Store:
-    """A store that is open to read. Files are checked when they are first used."""
+    """A store that is open to read. Files are checked when they are first used: that they are as
+    they were written, and that what they hold makes sense."""
 
     def __init__(self, path: PathLike) -> None:
         self.path = Path(path)
@@ -54,7 +59,7 @@ class Store:
                 raise DabaError(
                     f"{self.path / device_folder(device)} is missing: the store is incomplete"
                 )
-        self._checked: set[Path] = set()
+        self._checked: set[Path | str] = set()
 
     @property
     def name(self) -> str:
@@ -113,15 +118,21 @@ class Store:
     def array(self, device: int, name: str) -> np.ndarray:
         """One file of a device, memory-mapped and read-only."""
         path = self.path / device_folder(device) / f"{name}.npy"
-        return self._open(path, self.manifest.parts[device].arrays[name])
+        new = path not in self._checked
+        array = self._open(path, self.manifest.parts[device].arrays[name])
+        if new:
+            with _named(path):
+                check_array(name, array, device, self.extent)
+        return array
 
     def partition(self) -> Partition:
         """The partition that the store was made with, in the problem's own order."""
         cameras = np.empty(self.manifest.cameras, np.int32)
         points = np.empty(self.manifest.points, np.int32)
-        for device in range(self.devices):
-            cameras[self.array(device, "camera_id")] = device
-            points[self.array(device, "point_id")] = device
+        for name, owner in (("camera_id", cameras), ("point_id", points)):
+            self._order(name)
+            for device in range(self.devices):
+                owner[self.array(device, name)] = device
         return Partition(cameras, points, self.devices)
 
     def statistics(self) -> PartitionStatistics:
@@ -142,8 +153,7 @@ class Store:
     def load(self) -> Problem:
         """The whole problem in its own order, bit for bit the one the store was made from."""
         m = self.manifest
-        camera_order = np.concatenate([self.array(a, "camera_id") for a in range(self.devices)])
-        point_order = np.concatenate([self.array(a, "point_id") for a in range(self.devices)])
+        camera_order, point_order = self._order("camera_id"), self._order("point_id")
         cameras, points = np.empty((m.cameras, CAMERA_RECORD)), np.empty((m.points, 3))
         focal = np.empty(m.cameras)
         # What no file gives a value would be -1, or NaN, and `validated` would refuse it.
@@ -175,8 +185,6 @@ class Store:
                 cameras, points, camera_index, point_index, u, weights, focal, m.name, info,
                 own_errors=own_errors(info), **vars(whole or Constraints()),
             ).validated()  # fmt: skip
-        except IndexError as error:
-            raise DabaError(f"{self.path} is damaged: {error}") from error
         except DabaError as error:
             if str(error).startswith(str(self.path)):
                 raise
@@ -188,19 +196,45 @@ class Store:
             return None
         names = [name for name in ARRAYS if constraint_file(name) in entries]
         try:
-            return from_arrays(
+            found = from_arrays(
                 {name: self.array(device, constraint_file(name)) for name in names}, losses
             )
         except (KeyError, TypeError, ValueError):
             raise DabaError(f"{self.path} is damaged: its priors are incomplete") from None
+        if found is not None:
+            with _named(self.path / device_folder(device)):
+                focal, points = self.focal(device), self.manifest.parts[device].counts.points
+                validate(found, self.array(device, "cameras"), focal, points)
+        return found
+
+    def _order(self, name: str) -> Ints:
+        """The problem's number of each camera or point, in device order: each once."""
+        order = np.concatenate([self.array(device, name) for device in range(self.devices)])
+        with _named(self.path):
+            check_distinct(order, len(order))
+        return order
 
     def _records(self, device: int, kind: str) -> Records:
-        return Records(*(self.array(device, f"{kind}-{what}") for what in Records._fields))
+        records = Records(*(self.array(device, f"{kind}-{what}") for what in Records._fields))
+        if (label := f"{device} {kind}") not in self._checked:
+            with _named(self.path / device_folder(device)):
+                check_order(kind, records)
+            self._checked.add(label)
+        return records
 
     def _open(self, path: Path, entry: Entry) -> np.ndarray:
         array = open_array(path, entry, check=path not in self._checked)
         self._checked.add(path)
         return array
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """While the content of a store is checked: say where what is wrong was found."""
+    try:
+        yield
+    except DabaError as error:
+        raise DabaError(f"{path} is damaged: {error}") from None
 
 
 def load(path: PathLike) -> Problem:
@@ -268,7 +302,7 @@ def _write_piece(layout: Layout, device: int, folder: Path) -> Part:
 
 
 def constraint_file(name: str) -> str:
-    return f"constraint-{name}"
+    return CONSTRAINT + name
 
 
 def write_info(folder: Path, arrays: dict[str, np.ndarray]) -> dict[str, Entry]:

@@ -1,0 +1,95 @@
+"""What no solver could handle: numbers that are not finite, weights that are not positive, matrices
+that are no rotations, indices that lead nowhere. Whole problems and the parts of a store are held
+to the same rules."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from daba.core.errors import DabaError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+
+ORTHOGONALITY = 1e-6
+"""How far R Rᵀ may be from the identity: text files round."""
+
+
+def check_variables(cameras: Floats, points: Floats, focal: Floats) -> None:
+    """Raise `DabaError` for the first camera or point that no solver could handle."""
+    check_finite("camera", cameras)
+    check_finite("point", points)
+    check_positive("camera", "focal length", focal)
+    check_rotations(cameras)
+
+
+def check_finite(item: str, array: np.ndarray, start: int = 0) -> None:
+    """Raise `DabaError` for the first row, numbered from `start`, with a number that is not
+    finite."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = array.sum()  # one pass over a large array, and no memory
+    if np.isfinite(total):
+        return
+    bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
+    if len(bad):
+        raise DabaError(f"{item} {start + bad[0]}: NaN or infinite value ({array[bad[0]]})")
+
+
+def check_positive(item: str, what: str, array: Floats, start: int = 0) -> None:
+    """Raise `DabaError` for the first number that is not positive and finite."""
+    check_finite(f"{what} of {item}", array, start)
+    if len(array) and not array.min() > 0:
+        bad = int(np.flatnonzero(array <= 0)[0])
+        raise DabaError(f"{item} {start + bad}: {what} must be positive, not {array[bad]}")
+
+
+def check_rotations(cameras: Floats) -> None:
+    """Raise `DabaError` for the first camera record whose R is not a rotation."""
+    R = cameras[:, :9].reshape(-1, 3, 3)
+    with np.errstate(over="ignore", invalid="ignore"):
+        off = np.abs(np.einsum("cij,ckj->cik", R, R) - np.eye(3)).max(axis=(1, 2))
+        bad = np.flatnonzero(~(off <= ORTHOGONALITY) | (np.linalg.det(R) < 0))
+    if len(bad):
+        raise DabaError(f"camera {bad[0]}: its rotation matrix is not a rotation")
+
+
+def checked_indices(values: ArrayLike, what: str, count: int, start: int = 0) -> Ints:
+    """The indices of some observations, numbered from `start`, into `count` things."""
+    raw = np.asarray(values)
+    if raw.ndim != 1 or not np.issubdtype(raw.dtype, np.integer):
+        raise DabaError(f"{what} must be a one-dimensional array of integers")
+    if len(raw) and (raw.min() < 0 or raw.max() >= count):
+        bad = np.flatnonzero((raw < 0) | (raw >= count))
+        raise DabaError(
+            f"observation {start + bad[0]}: {what} {raw[bad[0]]} is out of range, there are {count}"
+        )
+    return np.ascontiguousarray(raw, dtype=np.int32)
+
+
+def check_observations(
+    cameras: Floats,
+    points: Floats,
+    camera: Ints,
+    point: Ints,
+    u: Floats,
+    weights: Floats,
+    start: int = 0,
+) -> None:
+    """Raise `DabaError` for the first of some observations, numbered from `start`, that no solver
+    could handle."""
+    checked_indices(camera, "camera_index", len(cameras), start)
+    checked_indices(point, "point_index", len(points), start)
+    check_finite("observation", u, start)
+    check_positive("observation", "weight", weights, start)
+    near = 1e-12 * (1 + np.abs(cameras[:, 9:12]).max(axis=1))
+    close = np.arange(len(camera))
+    for x in range(3):  # one coordinate clears nearly all
+        i, j = camera[close], point[close]
+        close = close[np.abs(points[j, x] - cameras[i, 9 + x]) <= near[i]]
+    if len(close):
+        k = int(close[0])
+        raise DabaError(
+            f"observation {start + k}: point {point[k]} lies on the centre of "
+            f"camera {camera[k]}, so its viewing direction is undefined"
+        )
