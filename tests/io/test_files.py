@@ -45,8 +45,11 @@ def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_no_folder_to_write_to(suffix: str, tmp_path: Path) -> None:
-    with pytest.raises(DabaError, match="does not exist; create it first"):
-        daba.io.save(plain_bal.scene(), tmp_path / "none" / f"a{suffix}")
+    (tmp_path / "file").touch()
+    with pytest.raises(DabaError, match="file is a file, not a folder"):
+        daba.io.save(plain_bal.scene(), tmp_path / "file" / "b" / f"a{suffix}")
+    daba.io.save(plain_bal.scene(), tmp_path / "new" / "b" / f"a{suffix}")  # folders are made
+    assert (tmp_path / "new" / "b" / f"a{suffix}").exists()
     (tmp_path / f"b{suffix}").mkdir()
     with pytest.raises(DabaError, match="it is a folder"):
         daba.io.save(plain_bal.scene(), tmp_path / f"b{suffix}")

@@ -43,8 +43,8 @@ def test_a_log_that_cannot_be_is_refused(problem: Problem, tmp_path: Path) -> No
     (tmp_path / "a").touch()
     with pytest.raises(daba.DabaError, match="it is a file, and a log needs a folder"):
         daba.solve(problem, iterations=3, log=tmp_path / "a")
-    with pytest.raises(daba.DabaError, match="create it first"):
-        daba.solve(problem, iterations=3, log=tmp_path / "b" / "c")
+    with pytest.raises(daba.DabaError, match="a is a file, not a folder"):
+        daba.solve(problem, iterations=3, log=tmp_path / "a" / "c")
 
 
 def test_one_log_of_a_solve_that_goes_on(problem: Problem, tmp_path: Path) -> None:

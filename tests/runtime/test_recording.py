@@ -114,7 +114,7 @@ def test_folders_that_will_not_do(tmp_path: Path) -> None:
     for path, words in (
         (tmp_path, "not empty"),
         (tmp_path / "a", "it is a file"),
-        (tmp_path / "b" / "c", "create it first"),
+        (tmp_path / "a" / "c", "a is a file, not a folder"),
     ):
         with pytest.raises(daba.DabaError, match=words):
             Recorder(path)

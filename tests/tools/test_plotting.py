@@ -68,9 +68,9 @@ def test_what_is_no_history(problem: Problem, tmp_path: Path) -> None:
         plot.convergence([], path)
     with pytest.raises(daba.DabaError, match=r"a plot is written as \.png"):
         plot.convergence(result_of(problem), tmp_path / "a.jpeg")
-    with pytest.raises(daba.DabaError, match="create it first"):
-        plot.convergence(result_of(problem), tmp_path / "none" / "a.png")
     assert list(tmp_path.iterdir()) == []
+    plot.convergence(result_of(problem), tmp_path / "new" / "a.png")
+    assert (tmp_path / "new" / "a.png").is_file()
 
 
 def test_scene(problem: Problem, tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ def open_output(path: PathLike) -> Iterator[IO[bytes]]:
     """
     target = file_target(path)
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists() and not target.is_file():  # a pipe or a device cannot be replaced
             with open(target, "wb") as raw, _compressor(raw, path) as stream:
                 yield stream
@@ -116,9 +117,11 @@ def folder_target(path: PathLike, what: str, in_place: bool = False) -> Path:
 
 
 def _check_writable(path: PathLike, written: Path, parent: Path) -> None:
-    if not parent.is_dir():
-        raise DabaError(f"cannot write {path}: the folder {parent} does not exist; create it first")
-    if not os.access(written, os.W_OK):
+    """A folder that is not there is made when something is written into it."""
+    there = next(folder for folder in (parent, *parent.parents) if folder.exists())
+    if not there.is_dir():
+        raise DabaError(f"cannot write {path}: {there} is a file, not a folder")
+    if not os.access(written if written.exists() else there, os.W_OK):
         raise DabaError(f"cannot write {path}: permission denied")
 
 

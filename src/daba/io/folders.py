@@ -55,7 +55,7 @@ def begin_folder(path: PathLike, check: Check = check_folder) -> Path:
     check(path)
     folder = _beside(path, "tmp")
     with writing_folder(path):
-        folder.mkdir()
+        folder.mkdir(parents=True)
     return folder
 
 

@@ -153,7 +153,7 @@ def _write_checkpoint(root: Path, loop: Loop) -> None:
 
     def begin() -> Path:
         with writing_folder(root):
-            root.mkdir(exist_ok=True)
+            root.mkdir(parents=True, exist_ok=True)
         return begin_folder(target, check)
 
     def write(folder: Path) -> dict[str, int]:

@@ -27,7 +27,7 @@ class Log(Observer):
 
     def begin(self, loop: Loop) -> None:
         if not self.begun:  # or another loop of the same solve goes on
-            self.path.parent.mkdir(exist_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.write_text(HEAD + "\n")
         self.begun = True
 

@@ -180,7 +180,7 @@ class Recorder(Observer):
         stream = io.BytesIO()
         np.savez(stream, **arrays)
         with writing_folder(self.folder):
-            Path(self.folder).mkdir(exist_ok=True)
+            Path(self.folder).mkdir(parents=True, exist_ok=True)
         with open_output(Path(self.folder) / name) as out:
             out.write(stream.getvalue())
 

@@ -442,8 +442,10 @@ def test_targets_that_are_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(DabaError, match="it is a file"):
         daba.save(problem, tmp_path / "file")
-    with pytest.raises(DabaError, match="does not exist; create it first"):
-        daba.save(problem, tmp_path / "a" / "b")
+    with pytest.raises(DabaError, match="file is a file, not a folder"):
+        daba.save(problem, tmp_path / "file" / "b")
+    daba.save(problem, tmp_path / "a" / "b")
+    assert daba.load(tmp_path / "a" / "b").num_points == problem.num_points
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").write_text("x")
     with pytest.raises(DabaError, match=r"holds 'letter\.txt'"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,10 @@ import pytest
 from command_line import names, run, small_scene, write_bal
 
 import daba
+from daba.io.constraint_options import ConstraintOptions
+from daba.tools.cli import COMMANDS, hints
+from daba.tools.cli.arguments import flags_of
+from daba.tools.cli.solve import SolveCommand, solve_flags
 
 Capsys = pytest.CaptureFixture[str]
 
@@ -91,8 +96,9 @@ def test_outputs_are_checked_before_anything_is_read(
 ) -> None:
     name = {"--output": "s.txt", "--history": "h.json", "--plot": "p.png"}[flag]
     argv = ("solve", tmp_path / "not-there.txt", flag)
-    message = refused(capsys, tmp_path, *argv, tmp_path / "none" / name)
-    assert f"the folder {tmp_path / 'none'} does not exist; create it first" in message
+    (tmp_path / "file").touch()
+    message = refused(capsys, tmp_path, *argv, tmp_path / "file" / name)
+    assert f"{tmp_path / 'file'} is a file, not a folder" in message
     (tmp_path / name).mkdir()
     assert "it is a folder" in refused(capsys, tmp_path, *argv, tmp_path / name)
 
@@ -105,8 +111,8 @@ def test_outputs_of_unknown_kinds(tmp_path: Path, capsys: Capsys) -> None:
         (["convert", path, tmp_path / "s.obj"], "unknown kind of file '.obj'"),
         (["synth", tmp_path / "s.obj"], "unknown kind of file '.obj'"),
         (["synth", tmp_path / "s.txt", "--truth", tmp_path / "t"], "unknown kind of file ''"),
-        (["synth", tmp_path / "none" / "s.txt"], "does not exist; create it first"),
-        (["convert", path, tmp_path / "none" / "s.txt"], "does not exist; create it first"),
+        (["synth", path / "s.txt"], "is a file, not a folder"),
+        (["convert", path, path / "s.txt"], "is a file, not a folder"),
     ]
     for argv, expected in cases:
         assert expected in refused(capsys, tmp_path, *argv)
@@ -192,6 +198,42 @@ def test_commands_that_do_not_exist(tmp_path: Path, capsys: Capsys) -> None:
     message = refused(capsys, tmp_path, "sovle")
     assert message == "there is no command 'sovle'; did you mean 'solve'?\n"
     assert "the commands are solve, info" in refused(capsys, tmp_path, "xyz")
+
+
+@pytest.mark.parametrize(
+    ("argv", "answer"),
+    [
+        ("solve M out/x", "to write the solution there: daba solve M -o out/x"),
+        ("solve M --devices 2 'my model'", "daba solve M --devices 2 -o 'my model'"),
+        ("solve M -o a b", "'b' is one argument too many; see daba solve --help"),
+        ("convert a b c", "'c' is one argument too many; see daba convert --help"),
+        ("bundle_adjuster --input_path A --output_path=B", "here it is: daba solve A -o B"),
+        ("bundle_adjuster", "here it is: daba solve IN -o OUT"),
+        ("model_converter --input_path A --output_path B", "here it is: daba convert A B"),
+        ("model_analyzer --path A", "here it is: daba info IN"),
+        ("gui", "here it is: daba view IN"),
+        ("solve --input_path A", "the problem is given alone, as in daba solve IN"),
+        ("solve M --output_path B", "no option --output_path; did you mean --output?"),
+        ("solve M --BundleAdjustment.max_num_iterations 9", "did you mean --iterations?"),
+        ("solve M --num_threads=9", "no option --num_threads; did you mean --threads?"),
+        ("solve M --xyz", "daba solve has no option --xyz; see daba solve --help-all"),
+        ("solve M --loss-radius 4", "--loss-radius 4 needs a robust loss: say which"),
+    ],
+)
+def test_slips_and_words_of_other_tools(
+    argv: str, answer: str, tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    message = refused(capsys, tmp_path, *shlex.split(argv))
+    assert answer in message
+    assert message.count("\n") == 1
+
+
+def test_the_words_of_other_tools_lead_to_ours() -> None:
+    assert set(hints.COMMANDS.values()) <= set(COMMANDS)
+    assert not set(hints.COMMANDS) & set(COMMANDS)
+    ours = {*solve_flags(), *SolveCommand.__dataclass_fields__, *flags_of(ConstraintOptions)}
+    assert set(hints.OPTIONS.values()) <= ours | {"IN"}
 
 
 def test_a_numerically_broken_problem(tmp_path: Path, capsys: Capsys) -> None:

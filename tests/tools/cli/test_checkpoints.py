@@ -191,7 +191,7 @@ def test_odd_intervals_are_refused(every: str, words: str, folder: Path, capsys:
 
 def test_a_folder_that_cannot_be_is_refused_at_once(folder: Path, capsys: Capture) -> None:
     for path, words in (
-        (folder / "no" / "saved", f"the folder {folder / 'no'} does not exist"),
+        (folder / "a.npz" / "saved", f"{folder / 'a.npz'} is a file, not a folder"),
         (folder / "a.npz", "it is a file, and a checkpoint needs a folder"),
     ):
         outcome = run(capsys, "solve", folder / "a.npz", "--checkpoint", path)

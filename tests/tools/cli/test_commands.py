@@ -16,7 +16,7 @@ from daba.core.options import Options
 from daba.io.constraint_options import ConstraintOptions
 from daba.problem.problem import Problem
 from daba.tools.cli.arguments import flags_of
-from daba.tools.cli.solve import GROUPS, make_options, solve_flags
+from daba.tools.cli.solve import GROUPS, RARE, RESEARCH, SolveCommand, make_options, solve_flags
 
 Capsys = pytest.CaptureFixture[str]
 
@@ -177,14 +177,35 @@ def test_no_iterations(scene: Path, tmp_path: Path, capsys: Capsys) -> None:
 
 
 def test_every_option_is_a_flag(capsys: Capsys) -> None:
-    text = run(capsys, "solve", "--help").out
+    text = run(capsys, "solve", "--help-all").out
     flags = solve_flags()
     assert set(flags) == {f.name for f in fields(Options)} | {"loss_radius"}
     for name in flags:
         assert f"--{name.replace('_', '-')} " in text
     constraints = flags_of(ConstraintOptions)
     assert all(f"--{name.replace('_', '-')} " in text for name in constraints)
-    assert {*flags, *constraints} == {name for group in GROUPS.values() for name in group}
+    groups = [*GROUPS.values(), *RESEARCH.values()]
+    assert {*flags, *constraints} == {name for group in groups for name in group}
+
+
+def test_help_is_for_every_day(capsys: Capsys) -> None:
+    text = run(capsys, "solve", "--help").out
+    assert text.count("\n") < 90
+    assert "-o OUT, --output OUT" in text
+    assert "daba solve --help-all" in text
+    shown = [name for group in GROUPS.values() for name in group]
+    assert all(f"--{name.replace('_', '-')} " in text for name in shown)
+    hidden = [*RARE, *(name for group in RESEARCH.values() for name in group)]
+    assert set(hidden) <= {*solve_flags(), *flags_of(ConstraintOptions), *_fields(SolveCommand)}
+    assert not any(f"--{name.replace('_', '-')} " in text for name in hidden)
+    assert text == run(capsys, "solve", "-h").out
+    info = run(capsys, "info", "--help").out
+    assert "--help-all" not in info
+    assert info == run(capsys, "info", "--help-all").out
+
+
+def _fields(command: type) -> list[str]:
+    return [f.name for f in fields(command)]
 
 
 def test_flags_have_the_defaults_and_texts_of_the_library() -> None:
@@ -202,13 +223,14 @@ def test_help_teaches(capsys: Capsys) -> None:
         assert outcome.code == 0
         for command in ("solve", "info", "partition", "convert", "synth"):
             assert f"  {command} " in outcome.out
-        assert "daba solve city.txt --devices 8" in outcome.out
+        assert "daba solve sparse/0 -o sparse/better" in outcome.out
     for command in ("solve", "info", "partition", "convert", "synth"):
         outcome = run(capsys, command, "--help")
         assert outcome.code == 0
         assert "examples:" in outcome.out
         assert f"  daba {command} " in outcome.out
-    text = run(capsys, "solve", "--help").out
+    text = run(capsys, "solve", "--help-all").out
+    assert text.startswith("usage: daba solve ")
     for words in ("positional arguments", "method options", "stopping options", "(default: 0.5)"):
         assert words in text
 

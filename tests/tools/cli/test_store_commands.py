@@ -80,7 +80,10 @@ def test_what_is_refused(scene: Path, capsys: Capsys) -> None:
     refused: list[tuple[list[str | Path], str]] = [
         (["partition", scene], "say for how many devices with --devices S"),
         (["partition", scene, "--devices", "9", "--output", folder / "b"], "9 devices but only 6"),
-        (["partition", scene, "--devices", "2", "--output", folder / "none" / "b"], "create it"),
+        (
+            ["partition", scene, "--devices", "2", "--output", scene / "b"],
+            "is a file, not a folder",
+        ),
         (["partition", scene, "--devices", "2", "--output", folder / "other"], "not a daba store"),
         (["partition", scene, "--devices", "2", "--output", scene], "it is a file"),
         (["partition", folder / "other"], "say for how many devices"),
@@ -88,7 +91,7 @@ def test_what_is_refused(scene: Path, capsys: Capsys) -> None:
         (["info", folder / "none.daba"], "there is no such folder"),
         (["convert", scene, folder / "b.txt", "--devices", "2"], "--devices is for stores"),
         (["convert", scene, folder / "other.xyz"], "unknown kind of file '.xyz'"),
-        (["convert", scene, folder / "none" / "b.daba"], "does not exist; create it first"),
+        (["convert", scene, scene / "b.daba"], "is a file, not a folder"),
     ]
     for argv, reason in refused:
         outcome = run(capsys, *argv)

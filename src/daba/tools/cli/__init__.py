@@ -13,7 +13,6 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 
 from daba.core.errors import DabaError, DabaWarning
@@ -36,10 +35,10 @@ COMMANDS = {
 }
 
 EXAMPLES = """\
+  daba solve sparse/0 -o sparse/better            a COLMAP model, made better
+  daba view sparse/0 sparse/better                before and after, in the browser
   daba synth city.txt --cameras 100 --points 10000
-  daba info city.txt
-  daba solve city.txt --devices 8 --output solution.txt --plot convergence.png
-  daba convert solution.txt solution.ply --intrinsics standard"""
+  daba solve city.txt -o solution.txt --devices 8 --report how.html"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -84,9 +83,9 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     name, *rest = arguments
     if name not in COMMANDS:
-        near = get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"the commands are {', '.join(COMMANDS)}"
-        raise DabaError(f"there is no command '{name}'; {hint}")
+        from daba.tools.cli.hints import unknown_command
+
+        raise DabaError(unknown_command(name, rest, list(COMMANDS)))
     try:
         command = import_module(f"daba.tools.cli.{name}")
     except ModuleNotFoundError as error:

@@ -44,7 +44,7 @@ class BenchCommand:
         tyro.conf.arg(name="PROBLEM", metavar="PROBLEM...", help_behavior_hint=""),
     ] = ()
     """Files, and synthetic scenes as SCENE:CAMERAS:POINTS."""
-    output: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("bench")
+    output: Annotated[Path, tyro.conf.arg(metavar="DIR", aliases=("-o",))] = Path("bench")
     """Folder for results, tables, figures and the report."""
     methods: Annotated[tuple[str, ...], tyro.conf.arg(help_behavior_hint="")] = ()
     """Which to compare: daba (as in the paper), daba-points, daba-sweep, duba, admm, dr, lm, ceres,

@@ -39,7 +39,9 @@ class DownloadCommand:
     """Problems by collection and cameras, as in ladybug-49."""
     show: Annotated[bool, tyro.conf.arg(name="list", help_behavior_hint="")] = False
     """List all problems instead."""
-    output: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")] = None
+    output: Annotated[
+        Path | None, tyro.conf.arg(metavar="FOLDER", aliases=("-o",), help_behavior_hint="")
+    ] = None
     """Where to put the files; a folder for caches, which --list names, if absent."""
     mirror: Annotated[str | None, tyro.conf.arg(metavar="URL", help_behavior_hint="")] = None
     """Another site with the collection's folders; $DABA_MIRROR, or its own, if absent."""

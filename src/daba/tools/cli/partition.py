@@ -42,7 +42,9 @@ class PartitionCommand:
     store."""
     devices: Annotated[int | None, tyro.conf.arg(metavar="S", help_behavior_hint="")] = None
     """Number of devices S; a store has its own, and is partitioned anew for any other."""
-    output: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    output: Annotated[
+        Path | None, tyro.conf.arg(metavar="DIR", aliases=("-o",), help_behavior_hint="")
+    ] = None
     """Folder to write the store to; by custom its name ends in .daba."""
     seed: int = 0
     """Seed of the partition."""

@@ -35,7 +35,9 @@ class ReportCommand:
         tyro.conf.arg(name="RUN.json", metavar="RUN.json..."),
     ]
     """Histories, as daba solve --history writes them."""
-    output: Annotated[Path, tyro.conf.arg(metavar="PAGE.html")] = Path("report.html")
+    output: Annotated[Path, tyro.conf.arg(metavar="PAGE.html", aliases=("-o",))] = Path(
+        "report.html"
+    )
     """Where to write the page."""
     names: Annotated[tuple[str, ...], tyro.conf.arg(help_behavior_hint="")] = ()
     """What the runs are called on the page, in their order; by default method and devices, or the

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from daba.core.errors import DabaError
-from daba.core.losses import LOSSES, make_loss
+from daba.core.losses import LOSSES, Trivial, make_loss
 from daba.core.options import Options
 from daba.io.constraint_options import ConstraintOptions, constrain
 from daba.io.store.store import Store
@@ -30,17 +30,18 @@ EXIT_CODES = {reason: 128 + number for number, reason in REASONS.items()}
 
 GROUPS = {
     "method": (
-        "method", "devices", "iterations", "loss", "loss_radius", "filter",
-        "points_in_front", "refine", "backend", "precision", "threads", "seed",
+        "method", "devices", "iterations", "loss", "loss_radius", "filter", "backend",
+        "max_seconds",
     ),
-    "constraints": (
-        "fix", "share_intrinsics", "position_priors", "control_points", "intrinsics_prior",
-        "prior_loss", "prior_radius", "align",
+    "constraints": ("fix", "share_intrinsics", "position_priors", "control_points"),
+}  # fmt: skip
+"""Options of every day."""
+RESEARCH = {
+    "more of the method": (
+        "refine", "points_in_front", "precision", "threads", "seed", "check", "report_every",
     ),
-    "stopping": (
-        "function_tolerance", "gradient_tolerance", "patience", "max_seconds", "report_every",
-        "check",
-    ),
+    "priors": ("intrinsics_prior", "prior_loss", "prior_radius", "align"),
+    "stopping": ("function_tolerance", "gradient_tolerance", "patience"),
     "surrogate and restart": (
         "xi", "split", "eta", "eta_growth", "restart_ratio", "momentum_clip", "momentum_reset",
     ),
@@ -48,39 +49,43 @@ GROUPS = {
     "linear solver": ("linear_solver", "pcg_forcing", "pcg_residual", "pcg_iterations"),
     "trust region": ("lm_radius", "lm_tries", "lm_gain"),
 }  # fmt: skip
+"""Options that only `--help-all` shows, and with them …"""
+RARE = (
+    "history", "plot", "checkpoint", "checkpoint_every", "resume", "log", "record", "view_port",
+    "intrinsics", "rigs", "kind",
+)  # fmt: skip
+"""… these fields of the command."""
 LOSS_FLAGS = (
     Flag("loss", Literal[tuple(LOSSES)], "trivial", "Robust loss; trivial is least squares."),
-    Flag("loss_radius", float, 32.0, "Where the loss turns robust, in pixels."),
-)
+    Flag("loss_radius", float | None, None,
+         "Where the loss turns robust, in pixels; by default 32."),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class SolveCommand:
     """Solve a bundle adjustment problem and write the solution.
 
-    With --devices S the problem is shared by S devices that only exchange what lies on their
-    boundary; with one device it is solved by Levenberg–Marquardt. Ctrl-C stops early and still
-    writes every output. Under mpiexec the devices are assigned to the processes; of a store
-    (see daba partition --output) each process reads only its own part.
+    A COLMAP model goes in and comes out adjusted; so do BAL and Bundler files. With --devices S
+    the problem is shared by S devices. Ctrl-C stops early and still writes every output. Under
+    mpiexec the devices are assigned to the processes; of a store (see daba partition) each
+    process reads only its own part.
 
     examples:
-      daba solve problem.txt.bz2 --output solution.txt
-      daba solve problem.txt.bz2 --devices 8 --iterations 200 --loss huber --loss-radius 32
-      daba solve problem.npz --share-intrinsics all --fix gauge --output solution.npz
-      daba solve problem.npz --position-priors gnss.csv --prior-loss huber --output solution.npz
-      daba solve problem.txt.bz2 --devices 8 --output solution.txt --output solution.ply \\
-          --history history.json --plot convergence.png
-      daba solve sparse/0 --output sparse/ba --filter 4
-      daba partition problem.txt.bz2 --devices 8 --output problem.daba
-      mpiexec -n 4 daba solve problem.daba --output solution.daba --checkpoint saved \\
-          --checkpoint-every 10m
+      daba solve sparse/0 -o sparse/better
+      daba solve sparse/0 -o sparse/better --filter 4 --report how.html
+      daba solve problem.txt.bz2 -o solution.txt --loss huber --loss-radius 4
+      daba solve problem.txt.bz2 -o solution.txt -o solution.ply --devices 8
+      daba solve sparse/0 -o sparse/there --position-priors gnss.csv
+      daba partition problem.txt.bz2 --devices 8 -o problem.daba
+      mpiexec -n 4 daba solve problem.daba -o solution.daba
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
     """Problem to solve: BAL (.txt, .bal), Bundler (.out), .npz, or the folder of a COLMAP model or
     a store."""
     output: Annotated[
-        tyro.conf.UseAppendAction[tuple[Path, ...]], tyro.conf.arg(metavar="OUT")
+        tyro.conf.UseAppendAction[tuple[Path, ...]], tyro.conf.arg(metavar="OUT", aliases=("-o",))
     ] = ()
     """Where to write the solution: BAL, .npz, .ply or a store (.daba) by suffix; of a COLMAP model
     also a folder. Give it again for more files."""
@@ -118,7 +123,7 @@ class SolveCommand:
 
 def run(argv: list[str]) -> int:
     flags = flags_of(ConstraintOptions)
-    command, values = parse(SolveCommand, argv, solve_flags() | flags, GROUPS)
+    command, values = parse(SolveCommand, argv, solve_flags() | flags, GROUPS, RESEARCH, RARE)
     constraints = ConstraintOptions(**{name: values.pop(name) for name in flags})
     options = make_options(values)
     checkpoints = _checkpoints(command)
@@ -152,7 +157,7 @@ def run(argv: list[str]) -> int:
             make_partition(problem, options.devices)  # says why not, before anything is compiled
     port = command.view_port if command.view else None
     recorder = make_recorder(command.record, port, problem, first, command.quiet)
-    console = _announced(problem) if first and not command.quiet else None
+    console = _announced(problem, command) if first and not command.quiet else None
     with Progress(console, options.most_iterations, options.max_seconds) as progress:
         result = solve(
             problem,
@@ -166,7 +171,10 @@ def run(argv: list[str]) -> int:
     written, errors = write_outputs(command, result, comm)
     if console is not None:
         console.print()
-        console.print(pairs_table([*result.rows(), *(("written", str(path)) for path in written)]))
+        rows = [("written", str(path)) for path in written]
+        if not command.output:
+            rows.append(("not written", "the solution: -o OUT says where to"))
+        console.print(pairs_table([*result.rows(), *rows]))
     comm.barrier()
     if errors:
         raise DabaError("\n".join(errors))
@@ -195,7 +203,7 @@ def _checkpoints(command: SolveCommand) -> Checkpoints | None:
     return Checkpoints(command.checkpoint, every, minutes, command.resume)
 
 
-def _announced(problem: Problem | Store | None) -> Console | None:
+def _announced(problem: Problem | Store | None, command: SolveCommand) -> Console | None:
     """A console on which the problem and its diagnostics are printed; None if nobody reads it."""
     from daba.problem.diagnostics import inspect
 
@@ -210,6 +218,8 @@ def _announced(problem: Problem | Store | None) -> Console | None:
             sizes = problem.num_cameras, problem.num_points, problem.num_observations
             report = inspect(problem)
             notes = [*report.constraints, *report.warnings]
+        if not command.output:
+            notes.append("the solution will not be written, because no --output says where to")
         console.say("{}: {:,} cameras, {:,} points, {:,} observations".format(problem.name, *sizes))
         for note in notes:
             console.say(f"  note: {note}")
@@ -226,5 +236,11 @@ def solve_flags() -> dict[str, Flag]:
 def make_options(values: dict[str, Any]) -> Options:
     """`Options` from the values of `solve_flags`."""
     values = dict(values)
-    loss = make_loss(values.pop("loss"), values.pop("loss_radius"))
-    return Options(**values, loss=loss)
+    name, radius = values.pop("loss"), values.pop("loss_radius")
+    if radius is None:
+        return Options(**values, loss=make_loss(name))
+    if name == Trivial.name:
+        raise DabaError(
+            f"--loss-radius {radius:g} needs a robust loss: say which, such as --loss huber"
+        )
+    return Options(**values, loss=make_loss(name, radius))
