@@ -2,7 +2,8 @@
 
 A name in a file may hold anything: terminal commands, HTML, bytes that are not UTF-8. Whatever is
 shown goes through one of three functions: `printable` for a terminal, `as_html` for a page,
-`safe_json` for JSON. Each shows what it does not let through, rather than drop it.
+`safe_json` for JSON. Each shows what it does not let through, rather than drop it. `as_bytes` is
+for files that are to hold the name as it was read.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ _UNSAFE = re.compile(
     "\u2028\u2029"  # line ends that are not newlines
     "\ud800-\udfff]"  # bytes that are no UTF-8, as Python keeps them
 )
+
+_NO_BYTE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
 def printable(text: object) -> str:
@@ -32,6 +35,12 @@ def safe_json(text: str) -> str:
     """JSON that was made with `ensure_ascii=False`, safe to print and to encode; it means the
     same, because such characters occur only within its strings."""
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def as_bytes(text: str) -> bytes:
+    """The bytes that a name was read from; what no byte can have been becomes an escape."""
+    text = _NO_BYTE.sub(lambda found: _escape(ord(found[0])), text)
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _escape(code: int) -> str:

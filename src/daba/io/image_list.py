@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from daba.core.errors import DabaWarning
+from daba.core.text import as_bytes
 from daba.io.files import PathLike, open_input, open_output
 
 NAME = "list.txt"
@@ -42,7 +43,7 @@ def save_images(path: PathLike, images: list[str] | None, count: int) -> None:
     beside = target.with_name(NAME)
     if not beside.exists():
         with open_output(beside) as out:
-            out.write("".join(f"{line}\n" for line in images).encode("utf-8", "surrogateescape"))
+            out.write(as_bytes("".join(f"{line}\n" for line in images)))
     elif not beside.is_file() or _read(beside) != list(images):
         _warn(f"{beside} is that of other images and stays as it is; those of {path} are lost")
 

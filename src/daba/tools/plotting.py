@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, ParamSpec
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.text import printable
 from daba.io.files import PathLike, open_output
 from daba.partition.partition import Partition
 from daba.problem.problem import Floats, Problem
@@ -134,12 +135,17 @@ def _curve(run: Run, label: str | None) -> _Curve:
         table = np.array([[row[name] for name in columns] for row in rows], float).reshape(-1, 4)
         name, p = label or _words(options), data["problem"]
         size = f"{p['cameras']:,} cameras, {p['points']:,} points, {p['observations']:,} obs."
-        problem = f"{p['name']} ({size})"
+        problem = _words_alone(f"{p['name']} ({size})")
     except (KeyError, TypeError, ValueError) as error:
         raise DabaError(f"this is not a history of daba: {error!r} is missing or wrong") from error
     if len(table) == 0:
         raise DabaError("this history has no iterations")
-    return _Curve(name, problem, *table.T)
+    return _Curve(_words_alone(name), problem, *table.T)
+
+
+def _words_alone(text: str) -> str:
+    """Text in which matplotlib finds no formula, and no byte that is not text."""
+    return printable(text).replace("$", r"\$")
 
 
 def _words(options: Mapping[str, Any]) -> str:

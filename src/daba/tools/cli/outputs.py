@@ -98,7 +98,8 @@ def write_outputs(
     command: SolveCommand, result: Result, comm: Communicator
 ) -> tuple[list[Path], list[str]]:
     """Write every file that can be written; returns those, and what went wrong with others. All
-    processes write a store; rank 0 writes the rest, and gathers the solution for that."""
+    processes write a store; rank 0 writes the rest, and gathers the solution for that. Not even a
+    bug in writing one of them costs the others."""
     from daba.io.files import open_output
     from daba.io.folders import is_store
     from daba.runtime.gather import gather, save_store
@@ -107,6 +108,7 @@ def write_outputs(
 
     written: list[Path] = []
     errors: list[str] = []
+    bugs: list[Exception] = []
 
     def attempt(path: Path | None, write: Callable[[Path], object]) -> None:
         if path is not None:
@@ -115,6 +117,8 @@ def write_outputs(
                 written.append(path)
             except DabaError as error:
                 errors.append(str(error))
+            except Exception as error:
+                bugs.append(error)
 
     def write_history(path: Path) -> None:
         with open_output(path) as out:
@@ -138,6 +142,8 @@ def write_outputs(
         attempt(command.history, write_history)
         attempt(command.report, write_page)
         attempt(command.plot, lambda path: convergence(result, path))
+    if bugs:
+        raise bugs[0]
     return written, errors if comm.rank == 0 else []
 
 
