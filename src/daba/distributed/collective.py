@@ -31,18 +31,21 @@ def write_collectively(
     from daba.io.folders import abandon_folder
 
     folder = comm.broadcast(on_first(comm, begin))
-    parts = comm.collect(_attempt(lambda: write(folder)))
+    try:
+        parts = comm.collect(_attempt(lambda: write(folder)))
 
-    def conclude() -> None:
-        try:
-            if failure := next((text for _, text in parts if text), ""):
-                raise DabaError(failure)
-            finish(folder, {key: value for part, _ in parts for key, value in part.items()})
-        except BaseException:
-            abandon_folder(folder)
-            raise
+        def conclude() -> None:
+            try:
+                if failure := next((text for _, text in parts if text), ""):
+                    raise DabaError(failure)
+                finish(folder, {key: value for part, _ in parts for key, value in part.items()})
+            finally:
+                abandon_folder(folder)  # unless it has its name
 
-    on_first(comm, conclude)
+        on_first(comm, conclude)
+    except BaseException:  # a signal, which ends the others, too
+        abandon_folder(folder)
+        raise
 
 
 def _attempt(act: Callable[[], T]) -> tuple[T | None, str]:

@@ -68,17 +68,27 @@ def finish_folder(folder: Path, path: PathLike, check: Check = check_folder) -> 
             os.replace(folder, target)
             return
         old = _beside(path, "old")
-        os.replace(target, old)
         try:
+            os.replace(target, old)
             os.replace(folder, target)
-        except OSError:
-            os.replace(old, target)
+        except BaseException:  # a signal, perhaps between the two
+            if old.exists() and not target.exists():
+                os.replace(old, target)
             raise
-    shutil.rmtree(old, ignore_errors=True)
+        finally:
+            _remove(old)
 
 
 def abandon_folder(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+    _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """A folder and all that is in it; a signal meanwhile does not end it."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -89,9 +99,8 @@ def output_folder(path: PathLike, check: Check = check_folder) -> Iterator[Path]
         with writing_folder(path):
             yield folder
         finish_folder(folder, path, check)
-    except BaseException:
-        abandon_folder(folder)
-        raise
+    finally:
+        abandon_folder(folder)  # unless it has its name
 
 
 def _beside(path: PathLike, suffix: str) -> Path:

@@ -20,9 +20,7 @@ ODD_NAMES = ["a\udcff.jpg", "\ud800", "\x1b[31mred", r"$\frac$", "ä", "<b>", ""
 
 def test_names_that_are_not_text(tmp_path: Path, capsys: Capsys) -> None:
     problem = small_scene()
-    problem = replace(
-        problem, name="".join(ODD_NAMES), info=problem.info | {"images": ODD_NAMES}
-    )
+    problem = replace(problem, name="".join(ODD_NAMES), info=problem.info | {"images": ODD_NAMES})
     daba.save(problem, tmp_path / "a.npz")
     outputs = ["s.out", "s.txt", "s.npz", "s.ply", "s.daba"]
     argv = [option for name in outputs for option in ("--output", tmp_path / name)]

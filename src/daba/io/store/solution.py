@@ -29,9 +29,8 @@ def write_solution(store: Store, path: PathLike, states: Iterable[tuple[Floats, 
             for device, (cameras, points) in enumerate(states)
         }
         finish_solution(store, folder, path, crcs)
-    except BaseException:
-        abandon_folder(folder)
-        raise
+    finally:
+        abandon_folder(folder)  # unless it has its name
 
 
 def begin_solution(path: PathLike) -> Path:

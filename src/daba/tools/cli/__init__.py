@@ -3,7 +3,8 @@
 Each command is a module here with `run(argv) -> exit code`, imported only when it is run.
 
     0  done        2  bad input or an impossible request, said in one line on stderr
-    1  a bug       130  interrupted; a solve has written what it reached
+    1  a bug       130  interrupted, 143 terminated: a solve has written what it reached, other
+                        commands have left nothing behind
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from importlib import import_module
 from daba.core.errors import DabaError, DabaWarning
 from daba.core.text import printable
 from daba.distributed.comm.launcher import abort_others, launched_rank
+from daba.runtime.signals import Terminated, unwinding
 
 PATIENCE = 2.0
 """Seconds for which another rank leaves it to rank 0 to tell of an error they share."""
@@ -50,13 +52,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.simplefilter("always", DabaWarning)
         warnings.showwarning = _show_warning
         try:
-            code = _dispatch(arguments)
+            with unwinding():
+                code = _dispatch(arguments)
             sys.stdout.flush()  # here, where a closed pipe can still be handled
             return code
         except DabaError as error:
             return _fail(str(error), 2)
         except KeyboardInterrupt:
             return _fail("interrupted", 130)
+        except Terminated as stop:
+            return _fail(str(stop), 128 + stop.number)
         except BrokenPipeError:
             return _closed_pipe()
         except MemoryError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,7 +15,7 @@ from daba.core.options import Options
 from daba.io.constraint_options import ConstraintOptions, constrain
 from daba.io.store.store import Store
 from daba.runtime.checkpoint import Checkpoints
-from daba.runtime.signals import REASONS
+from daba.runtime.signals import REASONS, Interrupt
 from daba.tools.cli.arguments import Flag, Intrinsics, Kind, Overwrite, Quiet, Rigs, flags_of, parse
 from daba.tools.cli.console import make_console, pairs_table
 from daba.tools.cli.outputs import check_outputs, check_shared, write_outputs
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from daba.problem.problem import Problem
+    from daba.runtime.result import Iteration
 
 EXIT_CODES = {reason: 128 + number for number, reason in REASONS.items()}
 """Exit codes of solves that a signal has ended, as a shell reports them; everything is written."""
@@ -158,17 +160,25 @@ def run(argv: list[str]) -> int:
     port = command.view_port if command.view else None
     recorder = make_recorder(command.record, port, problem, first, command.quiet)
     console = _announced(problem, command) if first and not command.quiet else None
-    with Progress(console, options.most_iterations, options.max_seconds) as progress:
-        result = solve(
-            problem,
-            options,
-            callback=progress if first else None,
-            comm=comm,
-            checkpoints=checkpoints,
-            log=command.log,
-            recorder=recorder,
-        )
-    written, errors = write_outputs(command, result, comm)
+    interrupt = Interrupt(patient=False)
+    with interrupt:
+        with Progress(console, options.most_iterations, options.max_seconds) as progress:
+
+            def report(entry: Iteration) -> None:
+                interrupt.wait()  # from now on there is a result to write
+                progress(entry)
+
+            result = solve(
+                problem,
+                options,
+                callback=report if first else None,
+                comm=comm,
+                checkpoints=checkpoints,
+                log=command.log,
+                recorder=recorder,
+            )
+        interrupt.wait()
+        written, errors = write_outputs(command, result, comm)
     if console is not None:
         console.print()
         rows = [("written", str(path)) for path in written]
@@ -178,9 +188,12 @@ def run(argv: list[str]) -> int:
     comm.barrier()
     if errors:
         raise DabaError("\n".join(errors))
-    if result.reason not in EXIT_CODES:
+    reason = interrupt.reason or result.reason
+    if interrupt.reason and first:
+        print(f"daba: {reason} while outputs were written; they are complete", file=sys.stderr)
+    if reason not in EXIT_CODES:
         stay(recorder, command.quiet)
-    return EXIT_CODES.get(result.reason, 0)
+    return EXIT_CODES.get(reason, 0)
 
 
 def _checkpoints(command: SolveCommand) -> Checkpoints | None:

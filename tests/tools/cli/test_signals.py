@@ -1,0 +1,124 @@
+"""Signals at bad times: outputs are written to their end, and other commands leave nothing behind.
+
+A pipe that nobody reads or writes holds a command at a known place.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from command_line import names, small_scene, start
+
+import daba
+from daba.io import folders
+from daba.io.store import store
+from daba.io.store.store import Store
+from daba.runtime.signals import Interrupt, Terminated, unwinding
+
+LONG = 60.0
+"""Seconds after which something has gone wrong."""
+
+
+def wait_for(process: subprocess.Popen[str], folder: Path, pattern: str) -> None:
+    """Until it is there."""
+    end = time.monotonic() + LONG
+    while not list(folder.glob(pattern)):
+        if time.monotonic() > end:
+            process.kill()
+            pytest.fail(f"{pattern} did not appear")
+        time.sleep(0.01)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    _, err = process.communicate(timeout=LONG)
+    return process.returncode, err
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_outputs_are_written_to_their_end(number: signal.Signals, tmp_path: Path) -> None:
+    daba.save(small_scene(), tmp_path / "a.npz")
+    pipe = tmp_path / "pipe.txt"
+    os.mkfifo(pipe)
+    process = start(
+        "solve", tmp_path / "a.npz", "--iterations", "2", "--output", tmp_path / "first.npz",
+        "--output", pipe, "--output", tmp_path / "last.npz", "--history", tmp_path / "h.json",
+    )  # fmt: skip
+    wait_for(process, tmp_path, "first.npz")
+    process.send_signal(number)
+    with open(pipe) as stream:  # what held it up
+        assert stream.read().startswith("8 80 ")
+    code, err = ended(process)
+    assert code == 128 + number
+    assert err.endswith("while outputs were written; they are complete\n")
+    assert names(tmp_path) == ["a.npz", "first.npz", "h.json", "last.npz", "pipe.txt"]
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (signal.SIGINT, "interrupted"),
+        (signal.SIGTERM, "terminated (SIGTERM)"),
+        (signal.SIGHUP, "terminated (SIGHUP)"),
+    ],
+)
+@pytest.mark.parametrize("command", ["partition", "convert"])
+def test_nothing_is_left_behind(
+    command: str, number: signal.Signals, words: str, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "a.txt"
+    os.mkfifo(pipe)
+    out = tmp_path / "out.daba"
+    last = ["--devices", "2", "--output", out] if command == "partition" else [out]
+    process = start(command, pipe, *last)
+    wait_for(process, tmp_path, ".out.daba.*.tmp/scratch")
+    process.send_signal(number)
+    assert ended(process) == (128 + number, f"daba: error: {words}\n")
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_store_that_is_being_replaced_keeps_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal between the two renames."""
+    path = tmp_path / "a.daba"
+    store.save(small_scene(), path, 2)
+    real, calls = os.replace, 0
+
+    def replace(*arguments: Path) -> None:
+        nonlocal calls
+        calls += 1
+        real(*arguments)
+        if calls == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(folders.os, "replace", replace)
+    with pytest.raises(KeyboardInterrupt):
+        store.save(small_scene(), path, 3)
+    assert Store(path).devices == 2
+    assert names(tmp_path) == ["a.daba"]
+
+
+def test_only_the_first_signal_unwinds() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with unwinding():
+        with pytest.raises(Terminated, match="SIGTERM"):
+            os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)  # while cleaning up
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_there_is_nothing_to_lose_before_a_solve_has_begun() -> None:
+    with Interrupt(patient=False) as interrupt:
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        interrupt.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupt.reason == "interrupted"
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
