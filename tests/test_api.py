@@ -26,7 +26,7 @@ def test_the_front_page(problem: Problem, tmp_path: Path) -> None:
     daba.save(problem, tmp_path / "problem.txt")
     loaded = daba.load(tmp_path / "problem.txt")
     result = daba.solve(loaded, devices=3, loss=daba.Huber(32.0), iterations=20)
-    assert "daba, loss huber (32 px), 3 devices" in result.summary()
+    assert "(daba), huber loss beyond 32 px, 3 devices" in result.summary()
     daba.save(result.problem, tmp_path / "solution.txt")
     assert daba.pixel_error(result.problem).rms < 1 < daba.pixel_error(loaded).rms
 
@@ -62,7 +62,7 @@ def test_the_given_problem_is_left_alone(problem: Problem) -> None:
 @pytest.mark.usefixtures("compiled")
 def test_summary_names_what_matters(problem: Problem) -> None:
     text = daba.solve(problem, iterations=3).summary()
-    for words in ("problem", "8 cameras", "F / K", "pixel error", "iterations", "stopped", "lm"):
+    for words in ("problem", "8 cameras", "cost", "pixel error", "iterations", "stopped", "lm"):
         assert words in text
     assert len(text.splitlines()) == len(daba.solve(problem, iterations=3).rows())
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import daba
+from daba.problem.images import Images
 from daba.problem.intrinsics import forward_model
 from daba.problem.outliers import filter_outliers
 from daba.problem.problem import Floats, Problem
@@ -81,8 +82,26 @@ def test_who_lost_most_is_named(problem: Problem) -> None:
     assert first["observations"] == len(of_two)
     assert (second["camera"], second["dropped"]) == (4, 3)
     text = dict(dropped.rows())
-    assert text["most dropped in"].startswith(f"photo-2 7 of {len(of_two)}; photo-4 3 of")
+    assert text["most dropped in"].startswith(
+        f"photo-2 (id 2): 7 of {len(of_two)}; photo-4 (id 4): 3 of"
+    )
     assert "(10 beyond 100 px, 0 behind" in text["dropped"]
+
+
+def test_images_are_called_by_name_and_id() -> None:
+    info = {
+        "colmap": {},
+        "images": ["a 1", "b", "c 3.5"],
+        "registered": [0, 2],
+        "image_ids": [7, 5],
+    }
+    images = Images.of(info, 2)
+    assert [images.label(0), images.label(1)] == ["a 1 (id 7)", "c 3.5 (id 5)"]  # not one of a list
+    assert (images.count(2), images.count(1), images.noun) == ("2 images", "1 image", "image")
+    assert Images.of({"images": ["a.jpg 0 500", "b.jpg"]}, 2).names == ["a.jpg", "b.jpg"]
+    numbered = Images.of({}, 1200)
+    assert (numbered.label(3), numbered.count(1200)) == ("camera 3", "1,200 cameras")
+    assert numbered.labels([3, 4]) == ["3", "4"]
 
 
 def test_what_is_left_without_observations_is_counted(problem: Problem) -> None:

@@ -109,7 +109,7 @@ def test_points_behind_are_corrected(tmp_path: Path) -> None:
     assert result.corrected >= 5
     assert daba.pixel_error(result.problem).behind == 0
     assert Solution(result.problem).mean_error < 1.05 * aim
-    assert "points behind cameras" in result.summary()
+    assert "points behind images" in result.summary()
 
 
 def test_rays_that_never_meet() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -27,11 +26,6 @@ def load_images(path: PathLike, count: int) -> dict[str, Any]:
         )
         return {}
     return {"images": lines}
-
-
-def image_name(line: str) -> str:
-    """The name alone: in a list it may be followed by numbers, and it may have spaces."""
-    return re.sub(r"( -?[\d.]+(e[-+]?\d+)?)+$", "", str(line))
 
 
 def save_images(path: PathLike, images: list[str] | None, count: int) -> None:

@@ -189,8 +189,8 @@ def normalized(constraints: Constraints) -> Constraints | None:
     return replace(constraints, shared=shared, free_cameras=free, free_points=points, priors=priors)
 
 
-def describe(constraints: Constraints | None) -> list[str]:
-    """The constraints in words."""
+def describe(constraints: Constraints | None, noun: str = "camera") -> list[str]:
+    """The constraints in words, with what cameras are called in the file."""
     if constraints is None:
         return []
     notes = []
@@ -198,18 +198,18 @@ def describe(constraints: Constraints | None) -> list[str]:
         count = np.unique(constraints.shared, return_counts=True)[1]
         groups, cameras = int((count > 1).sum()), int(count[count > 1].sum())
         word = "group" if groups == 1 else "groups"
-        notes.append(f"{cameras:,} cameras share intrinsics, in {groups:,} {word}")
+        notes.append(f"{cameras:,} {noun}s share intrinsics, in {groups:,} {word}")
     free = constraints.free_cameras
     if free is not None:
         for what, part in (("pose", free[:, :6]), ("intrinsics", free[:, 6:])):
             fixed, some = int((~part).all(axis=1).sum()), int((~part).any(axis=1).sum())
             if fixed:
-                notes.append(f"{what} of {fixed:,} cameras fixed")
+                notes.append(f"{what} of {fixed:,} {noun}s fixed")
             if some > fixed:
-                notes.append(f"{what} of {some - fixed:,} cameras fixed in part")
+                notes.append(f"some of the {what} of {some - fixed:,} {noun}s fixed")
     if constraints.free_points is not None:
         notes.append(f"{int((~constraints.free_points).sum()):,} points fixed")
-    for kind, what in zip(KINDS, ("camera positions", "intrinsics", "points"), strict=True):
+    for kind, what in zip(KINDS, (f"{noun} positions", "intrinsics", "points"), strict=True):
         targets = Targets() if constraints.priors is None else getattr(constraints.priors, kind)
         if len(targets):
             loss = targets.loss

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from daba.problem.constraints import describe
+from daba.problem.images import Images
 from daba.problem.intrinsics import PixelError, pixel_errors, points_behind, summarize_errors
 from daba.problem.problem import Ints, Problem
 
@@ -18,6 +19,9 @@ _FAR = 1000.0  # times the usual distance from the centroid
 _FOCAL = 10.0  # times the usual focal length, or as much less
 _SAME_POSITION = 1e-9  # of the usual distance from the centroid
 _GROSS = 100.0  # pixels
+
+SHOWN = 5
+"""Of what is odd, in one warning."""
 
 
 @dataclass(frozen=True)
@@ -90,25 +94,27 @@ def inspect(problem: Problem) -> Diagnostics:
     gross = np.flatnonzero(errors > _GROSS)
     far, same = _far_points(problem), _coincident(problem)
     ratio = problem.focal / np.median(problem.focal)
-    odd_focal = np.flatnonzero((ratio > _FOCAL) | (ratio < 1 / _FOCAL))
+    zoomed = np.flatnonzero((ratio > _FOCAL) | (ratio < 1 / _FOCAL))
     objective = problem.objective()
 
     unseen, lonely = np.flatnonzero(tracks == 0), np.flatnonzero(tracks == 1)
     idle, weak = np.flatnonzero(degrees == 0), np.flatnonzero((degrees > 0) & (degrees < 3))
     behind_share = f", {100 * len(behind) / K:.0f} % of all" if len(behind) > K // 100 else ""
-    pairs = [f"camera {i} and point {j}" for i, j in zip(twice // P, twice % P, strict=True)]
+    images = Images.of(problem.info, C)
+    noun = images.noun
+    pairs = [f"{images.label(key // P)} and point {key % P}" for key in twice[:SHOWN].tolist()]
     warnings = [
-        _say(unseen, "point", "that no camera sees", "kept as they are"),
+        _say(unseen, "point", f"that no {noun} sees", "kept as they are"),
         _say(lonely, "point", "with only one observation", "depth is not determined"),
-        _say(idle, "camera", "without observations", "kept as they are"),
-        _say(weak, "camera", "with fewer than 3 observations", "pose is not determined"),
-        _parts(sizes),
-        _duplicates_in_words(pairs),
-        _say(behind, "observation", f"of a point behind the camera{behind_share}", ""),
+        _say(idle, noun, "without observations", "kept as they are", images),
+        _say(weak, noun, "with fewer than 3 observations", "pose is not determined", images),
+        _parts(sizes, noun),
+        _duplicates_in_words(len(twice), pairs),
+        _say(behind, "observation", f"of a point behind the {noun}{behind_share}", ""),
         _say(gross, "observation", f"with a pixel error above {_GROSS:.0f}", "use a robust loss"),
         _say(far, "point", f"more than {_FAR:.0f} times as far away as the median point", ""),
-        _say(odd_focal, "camera", f"with {_FOCAL:.0f} times the usual focal length or 1/10", ""),
-        _say(same, "camera", "at the very position of another camera", ""),
+        _say(zoomed, noun, f"with {_FOCAL:.0f} times the usual focal length or 1/10", "", images),
+        _say(same, noun, f"at the very position of another {noun}", "", images),
     ]
     return Diagnostics(
         name=problem.name,
@@ -127,12 +133,12 @@ def inspect(problem: Problem) -> Diagnostics:
         behind=len(behind),
         gross_errors=len(gross),
         far_points=len(far),
-        focal_outliers=len(odd_focal),
+        focal_outliers=len(zoomed),
         coincident_cameras=len(same),
         objective=objective,
         mean_objective=(objective - problem.prior_objective()) / K,
         pixel_error=summarize_errors(errors, len(behind)),
-        constraints=describe(problem.constraints),
+        constraints=describe(problem.constraints, noun),
         warnings=[warning for warning in warnings if warning],
     )
 
@@ -185,31 +191,33 @@ def _coincident(problem: Problem) -> np.ndarray:
     return np.setdiff1d(np.arange(len(centers)), first)
 
 
-def _say(ids: np.ndarray, noun: str, what: str, then: str) -> str:
+def _say(ids: np.ndarray, noun: str, what: str, then: str, images: Images | None = None) -> str:
     """'3 points that no camera sees (4, 7, 9): kept as they are', or '' if there are none."""
     if len(ids) == 0:
         return ""
-    text = f"{len(ids)} {noun}{'s' if len(ids) > 1 else ''} {what} ({_first(ids.tolist())})"
+    some = ids[:SHOWN].tolist()
+    words = [str(number) for number in some] if images is None else images.labels(some)
+    text = f"{len(ids)} {noun}{'s' if len(ids) > 1 else ''} {what} ({_first(words, len(ids))})"
     return f"{text}: {then}" if then else text
 
 
-def _duplicates_in_words(pairs: list[str]) -> str:
-    if not pairs:
+def _duplicates_in_words(count: int, pairs: list[str]) -> str:
+    if not count:
         return ""
-    what = "duplicate observation" + ("s" if len(pairs) > 1 else "")
-    return f"{len(pairs)} {what} ({_first(pairs)}): each counts in the objective"
+    what = "duplicate observation" + ("s" if count > 1 else "")
+    return f"{count} {what} ({_first(pairs, count)}): each counts in the objective"
 
 
-def _parts(sizes: np.ndarray) -> str:
+def _parts(sizes: np.ndarray, noun: str) -> str:
     count = int((sizes > 0).sum())
     if count < 2:
         return ""
     largest = ", ".join(str(n) for n in -np.sort(-sizes)[:3])
     return (
         f"the scene falls into {count} parts that share no point (the largest with {largest} "
-        "cameras): their poses relative to each other are not determined"
+        f"{noun}s): their poses relative to each other are not determined"
     )
 
 
-def _first(items: list[Any], count: int = 5) -> str:
-    return ", ".join(str(item) for item in items[:count]) + (", …" if len(items) > count else "")
+def _first(shown: list[str], count: int) -> str:
+    return ", ".join(shown) + (", …" if count > len(shown) else "")

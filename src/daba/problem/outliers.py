@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.problem.images import Images
 from daba.problem.intrinsics import pixel_errors, points_behind
 from daba.problem.problem import Problem
 
@@ -38,7 +39,10 @@ class Dropped:
     cameras: int
     """Cameras left without observations."""
     worst: list[dict[str, Any]] = field(default_factory=list)
-    """The cameras that lost most: "camera", "name" if known, "dropped", "observations" before."""
+    """The cameras that lost most: "camera", "name" if known, "label", "dropped", "observations"
+    before."""
+    noun: str = "camera"
+    """What cameras are called: images, where the file has their names."""
 
     @property
     def observations(self) -> int:
@@ -53,13 +57,12 @@ class Dropped:
         words = (
             f"{self.observations:,} observations ({self.beyond:,} beyond {self.threshold:g} px, "
             f"{self.behind:,} behind the camera, {self.lonely:,} of points left with one), "
-            f"{self.points:,} points and {self.cameras:,} cameras left without any"
+            f"{self.points:,} points and {self.cameras:,} {self.noun}s left without any"
         )
         rows = [("dropped", words)]
         if self.worst:
             cameras = (
-                f"{entry.get('name', entry['camera'])} {entry['dropped']:,} of "
-                f"{entry['observations']:,}"
+                f"{entry['label']}: {entry['dropped']:,} of {entry['observations']:,}"
                 for entry in self.worst
             )
             rows.append(("most dropped in", "; ".join(cameras)))
@@ -83,6 +86,7 @@ def filter_outliers(problem: Problem, pixels: float) -> tuple[Problem, Dropped]:
             "larger threshold"
         )
     kept = _without(problem, keep)
+    images = Images.of(problem.info, problem.num_cameras)
     return kept, Dropped(
         threshold=float(pixels),
         beyond=int(beyond.sum()),
@@ -90,7 +94,8 @@ def filter_outliers(problem: Problem, pixels: float) -> tuple[Problem, Dropped]:
         lonely=int(lonely.sum()),
         points=_emptied(problem.point_index, kept.point_index, problem.num_points),
         cameras=_emptied(problem.camera_index, kept.camera_index, problem.num_cameras),
-        worst=_worst(problem, keep),
+        worst=_worst(problem, images, keep),
+        noun=images.noun,
     )
 
 
@@ -124,24 +129,18 @@ def _emptied(before: np.ndarray, after: np.ndarray, count: int) -> int:
     return int(((had > 0) & (has == 0)).sum())
 
 
-def _worst(problem: Problem, keep: np.ndarray) -> list[dict[str, Any]]:
+def _worst(problem: Problem, images: Images, keep: np.ndarray) -> list[dict[str, Any]]:
     C = problem.num_cameras
     total = np.bincount(problem.camera_index, minlength=C)
     lost = np.bincount(problem.camera_index[~keep], minlength=C)
     order = np.argsort(-lost, kind="stable")[:WORST]
-    entries = []
-    for i in order[lost[order] > 0].tolist():
-        entry = {"camera": i, "dropped": int(lost[i]), "observations": int(total[i])}
-        name = _name(problem, i)
-        entries.append(entry | ({"name": name} if name else {}))
-    return entries
-
-
-def _name(problem: Problem, camera: int) -> str | None:
-    """The name of a camera's image, where the file tells it."""
-    images = problem.info.get("images")
-    if images is None:
-        return None
-    registered = problem.info.get("registered")
-    number = camera if registered is None else int(registered[camera])
-    return str(images[number]) if number < len(images) else None
+    return [
+        {
+            "camera": i,
+            "label": images.label(i),
+            "dropped": int(lost[i]),
+            "observations": int(total[i]),
+        }
+        | ({"name": images.names[i]} if images.names else {})
+        for i in order[lost[order] > 0].tolist()
+    ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from daba.core.errors import DabaError
 from daba.core.options import Options
 from daba.distributed.comm.base import Traffic, peak_memory
+from daba.problem.images import Images
 from daba.problem.problem import Problem
 
 if TYPE_CHECKING:
@@ -181,7 +182,15 @@ class Result:
         """The constraints in words, where a process knows the problem."""
         from daba.problem.constraints import describe
 
-        return [] if self.solution is None else describe(self.solution.constraints)
+        if self.solution is None:
+            return []
+        return describe(self.solution.constraints, self.images.noun)
+
+    @property
+    def images(self) -> Images:
+        """What the images, or cameras, are called."""
+        info = {} if self.source is None else self.source.info
+        return Images.of(info, self.sizes.cameras)
 
     def rows(self) -> list[tuple[str, str]]:
         """The result table, as (what, value) pairs."""
@@ -240,7 +249,7 @@ class Result:
                 "objective": self.objective,
                 "mean_objective": self.mean_objective,
                 "linear_solver": self.linear_solver,
-                "points_turned": self.corrected,
+                "points_brought_in_front": self.corrected,
                 "dropped": None if self.dropped is None else self.dropped.to_dict(),
                 **pixels,
             },

@@ -9,6 +9,15 @@ from daba.solver.interface import Counts
 
 Rows = list[tuple[str, str]]
 
+METHODS = {
+    "lm": "Levenberg–Marquardt (lm)",
+    "daba": "decentralized, accelerated (daba)",
+    "duba": "decentralized (duba)",
+    "admm": "consensus on cameras (admm)",
+    "dr": "consensus on points (dr)",
+}
+LINEAR_SOLVERS = {"pcg": "conjugate gradients", "direct": "sparse Cholesky"}
+
 
 def rows(result: Result) -> Rows:
     """(what, value) pairs."""
@@ -19,21 +28,22 @@ def rows(result: Result) -> Rows:
     for entry in result.history:
         total.add(Counts(**{name: getattr(entry, name) for name in asdict(total)}))
     each = f", {1e3 * (last.seconds - first.seconds) / made:.3g} ms each" if made else ""
-    sizes = f"{p.cameras:,} cameras, {p.points:,} points, {p.observations:,} observations"
-    tries = f"{total.pcg_iterations} PCG iterations, {total.lm_retries} retries"
+    images = result.images
+    sizes = f"{images.count(p.cameras)}, {p.points:,} points, {p.observations:,} observations"
     table = [
         ("problem", f"{p.name}: {sizes}"),
         ("method", _method_words(result, method)),
-        ("F / K", f"{first.mean_objective:.6g} → {last.mean_objective:.6g}"),
         ("pixel error, rms", _pixel_words(result)),
+        *_colmap_rows(result),
+        ("cost per observation", f"{first.mean_objective:.6g} → {last.mean_objective:.6g}"),
         *_constraint_rows(result),
         ("iterations", f"{made} in {last.seconds:.2f} s{each}"),
     ]
     if method == "daba":
         table.append(("restarts", f"{total.restarts} of {made * result.options.devices} steps"))
-    table += [("linear solver", f"{result.linear_solver}, {tries}"), *_colmap_rows(result)]
+    table.append(("linear solver", _linear_words(result.linear_solver, total)))
     if result.corrected:
-        table.append(("points behind cameras", f"{result.corrected:,}, brought in front"))
+        table.append((f"points behind {images.noun}s", f"{result.corrected:,}, brought in front"))
     if result.dropped is not None:
         table += result.dropped.rows()
     if len(result.ranks) > 1:
@@ -48,7 +58,7 @@ def _constraint_rows(result: Result) -> Rows:
     rows = [("constraints", "; ".join(notes))] if notes else []
     if first.prior_objective > 0 or last.prior_objective > 0:
         was, now = first.prior_objective, last.prior_objective
-        rows.append(("priors, their part of F", f"{was:.6g} → {now:.6g}"))
+        rows.append(("cost of the priors", f"{was:.6g} → {now:.6g}"))
     return rows
 
 
@@ -67,7 +77,7 @@ def _colmap_rows(result: Result) -> Rows:
         return []
     words = f"{errors['start_px']:.6g} → {errors['mean_px']:.6g} px"
     fit = f"rms {errors['fit_rms_px']:.2g}, largest {errors['fit_max_px']:.2g} px"
-    return [("pixel error (COLMAP)", words), ("intrinsics fit", fit)]
+    return [("mean reprojection error", f"{words}, as COLMAP reports it"), ("intrinsics fit", fit)]
 
 
 def _process_words(result: Result) -> str:
@@ -86,10 +96,17 @@ def _process_words(result: Result) -> str:
 
 def _method_words(result: Result, method: str) -> str:
     loss = result.options.loss
-    words = f"{method}, loss {loss.name}"
+    words = METHODS[method]
     if loss.name != "trivial":
-        words += f" ({loss.radius:g} px)"
+        words += f", {loss.name} loss beyond {loss.radius:g} px"
     if method != "lm":
-        share = f"{100 * result.inter_share:.1f} % inter observations"
+        share = f"{100 * result.inter_share:.1f} % of observations between them"
         words += f", {result.options.devices} devices ({share}), refine {result.options.refine}"
     return words
+
+
+def _linear_words(name: str, total: Counts) -> str:
+    words = LINEAR_SOLVERS.get(name, name)
+    if total.pcg_iterations:
+        words += f", {total.pcg_iterations:,} iterations"
+    return words + (f", {total.lm_retries:,} steps tried again" if total.lm_retries else "")

@@ -111,9 +111,9 @@ def convergence(
         _draw(left, right, curve, lowest, COLOURS[n % len(COLOURS)])
     left.set_xscale("symlog", linthresh=1, linscale=0.4)  # there is an iteration 0
     left.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    left.set(xlabel="iteration", yscale="log", title="F / K")
+    left.set(xlabel="iteration", yscale="log", title="cost per observation, F / K")
     to = "the lowest reached" if best is None else f"{best:.6g}"
-    right.set(xlabel="seconds", yscale="log", title=f"F / K above {to}")
+    right.set(xlabel="seconds", yscale="log", title=f"cost per observation above {to}")
     for axes in (left, right):
         axes.grid(True)
         axes.margins(x=0.02)

@@ -88,8 +88,8 @@ class Progress:
         more = iteration.iteration > self.total  # it goes on after a filter
         words = [
             str(iteration.iteration) if more else f"{iteration.iteration}/{self.total}",
-            f"F/K {iteration.mean_objective:.6g}",
-            f"{iteration.rms_pixels:.4g} px",
+            f"cost {iteration.mean_objective:.6g}",
+            f"≈ {iteration.rms_pixels:.4g} px",
         ]
         if self.restarts:
             words.append(f"{self.restarts} restarts")

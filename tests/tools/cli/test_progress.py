@@ -28,8 +28,8 @@ def test_plain_lines_now_and_then() -> None:
         for n in range(1001):
             show(iteration(n, 0.5 + 0.01 * n, restarts=n == 7))
     lines = file.getvalue().splitlines()
-    assert lines[0] == "0/1000  F/K 1  2 px  0.5 s"
-    assert lines[-1] == "1000/1000  F/K 0.000999001  2 px  1 restarts  10.5 s"
+    assert lines[0] == "0/1000  cost 1  ≈ 2 px  0.5 s"
+    assert lines[-1] == "1000/1000  cost 0.000999001  ≈ 2 px  1 restarts  10.5 s"
     assert len(lines) == 2  # far less than three seconds have passed
 
 

@@ -132,7 +132,7 @@ def test_observations_may_have_been_dropped(result: Result) -> None:
 
 
 def test_names_of_images() -> None:
-    from daba.io.image_list import image_name
+    from daba.problem.images import image_name
 
     for line, name in (
         ("a.jpg 0 532.5", "a.jpg"), ("my photo 3.jpg", "my photo 3.jpg"), ("b.png", "b.png"),

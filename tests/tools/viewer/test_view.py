@@ -234,7 +234,7 @@ def test_the_command(
     monkeypatch.setattr(serve, "wait", lambda: None)
     assert main(["view", *files, "--port", "0"]) == 0
     out = capsys.readouterr().out
-    assert "14 cameras, 250 points" in out
+    assert "14 images, 250 points" in out
     assert "open http://localhost:" in out
     film = str(tmp_path / "film")
     argv = ["solve", files[0], "--devices", "2", "--iterations", "3", "--record", film, "--view"]

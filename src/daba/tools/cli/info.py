@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from daba.problem.diagnostics import Diagnostics, Distribution, inspect
+from daba.problem.images import Images
 from daba.tools.cli.arguments import Intrinsics, Json, Rigs, parse
 from daba.tools.cli.console import make_console, numbers_table, pairs_table, to_json
 
@@ -17,8 +18,8 @@ from daba.tools.cli.console import make_console, numbers_table, pairs_table, to_
 class InfoCommand:
     """Count, measure and check a problem.
 
-    Shows its size, how long tracks are and how much each camera sees, both error metrics (F / K
-    of the method, and the pixel error other tools report), and anything suspicious.
+    Shows its size, how long tracks are and how much each camera sees, its pixel error
+    and cost, and anything suspicious.
 
     examples:
       daba info problem.txt.bz2
@@ -44,11 +45,11 @@ def run(argv: list[str]) -> int:
     if command.json:
         print(to_json(report.to_dict() | {"intrinsics_fit": fit}))
         return 0
-    console = make_console()
-    console.print(pairs_table(_rows(report, fit)))
+    console, noun = make_console(), Images.of(problem.info, problem.num_cameras).noun
+    console.print(pairs_table(_rows(report, noun, fit)))
     for what, distribution in (
         ("observations per point", report.track_length),
-        ("observations per camera", report.camera_degree),
+        (f"observations per {noun}", report.camera_degree),
     ):
         console.print()
         console.print(f"{what}: {_in_words(distribution)}")
@@ -64,20 +65,18 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def _rows(report: Diagnostics, fit: dict[str, float] | None) -> list[tuple[str, str]]:
+def _rows(report: Diagnostics, noun: str, fit: dict[str, float] | None) -> list[tuple[str, str]]:
     error = report.pixel_error
     rows = [
         ("problem", report.name),
-        ("cameras", f"{report.cameras:,}"),
+        (f"{noun}s", f"{report.cameras:,}"),
         ("points", f"{report.points:,}"),
         ("observations", f"{report.observations:,}"),
-        ("F", f"{report.objective:.8g}"),
-        ("F / K", f"{report.mean_objective:.6f}"),
         (
             "pixel error",
-            f"rms {error.rms:.4g}, mean {error.mean:.4g}, median {error.median:.4g}; "
-            f"½·mean|r|² {error.half_mean_square:.6g}",
+            f"rms {error.rms:.4g}, mean {error.mean:.4g}, median {error.median:.4g}",
         ),
+        ("cost", f"{report.objective:.8g}, {report.mean_objective:.6g} per observation"),
     ]
     if report.constraints:
         rows.append(("constraints", "; ".join(report.constraints)))

@@ -64,7 +64,7 @@ def run(argv: list[str]) -> int:
     console.print(_table(s))
     rows = [
         ("imbalance", f"{s.imbalance:.3f} (largest device over the mean, by observations)"),
-        ("inter observations", f"{100 * s.inter_share:.2f} % of {shared.observations:,}"),
+        ("between devices", f"{100 * s.inter_share:.2f} % of {shared.observations:,} observations"),
         ("boundary cameras", f"{s.boundary_cameras:,} of {sum(s.cameras):,}"),
         ("boundary points", f"{s.boundary_points:,} of {sum(s.points):,}"),
         ("sent per iteration", f"{_bytes(sum(s.bytes_sent))} by all devices together"),

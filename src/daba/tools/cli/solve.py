@@ -219,6 +219,7 @@ def _checkpoints(command: SolveCommand) -> Checkpoints | None:
 def _announced(problem: Problem | Store | None, command: SolveCommand) -> Console | None:
     """A console on which the problem and its diagnostics are printed; None if nobody reads it."""
     from daba.problem.diagnostics import inspect
+    from daba.problem.images import Images
 
     console = make_console()
     try:
@@ -231,9 +232,11 @@ def _announced(problem: Problem | Store | None, command: SolveCommand) -> Consol
             sizes = problem.num_cameras, problem.num_points, problem.num_observations
             report = inspect(problem)
             notes = [*report.constraints, *report.warnings]
+        images = Images.of(problem.info, sizes[0]).count(sizes[0])
         if not command.output:
             notes.append("the solution will not be written, because no --output says where to")
-        console.say("{}: {:,} cameras, {:,} points, {:,} observations".format(problem.name, *sizes))
+        points, seen = sizes[1:]
+        console.say(f"{problem.name}: {images}, {points:,} points, {seen:,} observations")
         for note in notes:
             console.say(f"  note: {note}")
     except BrokenPipeError:  # what is to be written will be

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from daba.distributed.comm.base import Communicator
-from daba.io.image_list import image_name
 from daba.partition.partition import Partition
+from daba.problem.images import Images
 from daba.problem.intrinsics import pixel_errors
 from daba.problem.problem import Floats, Ints, Problem
 from daba.runtime.environment import environment
@@ -205,10 +205,11 @@ def _merged(parts: list[_Part], info: dict[str, Any]) -> dict[str, Any]:
         sum(getattr(part, name) for part in parts) for name in ("devices", "counts", "sums")
     )
     worst = sorted((w for p in parts for w in p.worst), key=lambda w: -w["solution"])[:WORST]
-    images = info.get("images")
-    if images is not None:
+    images = Images.of(info, int(sum(devices[0])))
+    if images.names:
         for camera in worst:
-            camera["image"] = image_name(images[camera["camera"]])
+            number = camera["camera"]
+            camera |= {"image": images.names[number], "id": int(images.ids[number])}
     errors = {
         when: {
             "mean": float(total) / max(int(row.sum()), 1),

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from daba.io.image_list import image_name
 from daba.io.ply import EDGES, place_pyramids, pyramid_size
 from daba.problem.problem import Floats
 from daba.tools.viewer import paint
@@ -244,8 +243,7 @@ class ViewerScene:
 
     def _about(self, camera: int, errors: Floats) -> str:
         images = self.subject.images
-        name = f", {image_name(images[camera])}" if images is not None else ""
-        words = [f"Camera {camera}{name}"]
+        words = [f"camera {camera}" if images is None else images.label(camera)]
         if self.mode == "device":
             words.append(f"device {self.subject.devices().camera_device[camera]}")
         if len(errors):

@@ -15,6 +15,7 @@ import numpy as np
 from daba.core.errors import DabaError
 from daba.io.ply import openings
 from daba.partition.partition import Partition, make_partition
+from daba.problem.images import Images
 from daba.problem.intrinsics import pixel_errors
 from daba.problem.problem import Floats, Ints, Problem
 from daba.runtime.recording import Snapshot, Still
@@ -62,7 +63,8 @@ class Subject:
     estimates: list[ShownEstimate]
     colors: np.ndarray | None = None
     """Colours of the points, (P,3) of uint8."""
-    images: list[str] | None = None
+    images: Images | None = None
+    """What the images are called; None of a recording, which does not know."""
     problems: list[Problem] = field(default_factory=list)
     """The problems of the estimates, where observations are known."""
     partition: Callable[[], Partition] | None = None
@@ -93,7 +95,8 @@ class Subject:
     @property
     def counts(self) -> str:
         last = self.estimates[-1]
-        words = f"{len(last.centers):,} cameras, {len(last.points):,} points"
+        images = self.images or Images([], np.arange(len(last.centers)))
+        words = f"{images.count(len(last.centers))}, {len(last.points):,} points"
         if self.problems:
             words += f", {self.problems[0].num_observations:,} observations"
         return words
@@ -143,7 +146,7 @@ def subject_of(
             for label, p in zip(labels, problems, strict=True)
         ],
         colors=colors,
-        images=before.info.get("images"),
+        images=Images.of(before.info, before.num_cameras),
         problems=problems,
         partition=cache(
             lambda: (
@@ -177,7 +180,7 @@ def estimate_of(still: Still, shot: Snapshot) -> ShownEstimate:
         rotations=cameras[:, :9].reshape(-1, 3, 3),
         centers=cameras[:, 9:] + still.origin,
         points=shot.points + still.origin,
-        about=f"F / K {shot.mean_objective:.6g}, {shot.rms_pixels:.4g} px, {shot.seconds:.2f} s",
+        about=f"cost {shot.mean_objective:.6g}, {shot.rms_pixels:.4g} px, {shot.seconds:.2f} s",
     )
 
 
