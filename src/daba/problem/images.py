@@ -33,6 +33,10 @@ class Images:
         found = [str(names[row]) for row in rows]
         return Images(found if "colmap" in info else [image_name(name) for name in found], ids)
 
+    def chosen(self, rows: np.ndarray) -> Images:
+        """Some of them."""
+        return Images([self.names[row] for row in rows] if self.names else [], self.ids[rows])
+
     @property
     def noun(self) -> str:
         return "image" if self.names else "camera"

@@ -40,7 +40,7 @@ def everything(view: serve.View) -> list[str]:
     """The HTML of a page, with each camera picked."""
     panel, found = view.panel, [view.panel.name.content]
     for camera in range(4):
-        panel.change(panel.number, camera)
+        panel.change(panel.find, str(camera))
         found.append(panel.description.content)
     return [*found, panel.about.content, panel.legend.content]
 
@@ -60,7 +60,7 @@ def test_nothing_runs_in_the_browser(view: serve.View) -> None:
     with Browser() as browser:
         browser.open(view.address)
         wait_until(lambda: "onerror" in browser.run("document.body.innerText"))
-        view.panel.change(view.panel.number, 0)
+        view.panel.change(view.panel.find, str(0))
         wait_until(lambda: "observations, mean" in browser.run("document.body.innerText"))
         assert browser.run("window.hacked") is None
         assert browser.run("document.querySelectorAll('iframe, img[src=x]').length") == 0

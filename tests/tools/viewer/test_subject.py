@@ -105,6 +105,34 @@ def test_observations_may_have_been_dropped(scene: Problem) -> None:
         np.testing.assert_array_equal(subject.seen(3, number).points, expected)
 
 
+def test_what_a_filter_took_away_is_matched_by_id(scene: Problem) -> None:
+    """Points and images that only one of two models has are not shown, whatever their order."""
+    from dataclasses import replace
+
+    ids = {"image_ids": np.arange(16) + 5, "point3D_ids": np.arange(300) * 2}
+    before = replace(scene, info=scene.info | ids)
+    kept = np.flatnonzero(np.arange(300) % 7 > 0)[::-1]
+    number = np.full(300, -1, np.int32)
+    number[kept] = np.arange(len(kept))
+    left = number[scene.point_index] >= 0
+    after = replace(
+        before, points=scene.points[kept] + 0.01, camera_index=scene.camera_index[left],
+        point_index=number[scene.point_index[left]], u=scene.u[left], weights=scene.weights[left],
+        info=before.info | {"point3D_ids": ids["point3D_ids"][kept]},
+    )  # fmt: skip
+    subject = subject_of(before, after, devices=2)
+    was, now = subject.estimates
+    np.testing.assert_array_equal(now.points, was.points + 0.01)
+    np.testing.assert_array_equal(was.points, scene.points[np.sort(kept)])
+    assert len(subject.devices().point_device) == len(kept)
+    assert len(subject.errors(0).points) == len(subject.errors(1).points) == len(kept)
+    expected = scene.point_index[(scene.camera_index == 3) & left]
+    for n in (0, 1):
+        seen = subject.seen(3, n)
+        np.testing.assert_array_equal(np.sort(kept)[seen.points], expected)
+        assert len(seen.errors) == len(expected)
+
+
 def test_before_and_after_must_be_the_same_problem(scene: Problem) -> None:
     other = daba.generate(daba.SceneOptions(cameras=15, points=300, seed=4)).start
     with pytest.raises(daba.DabaError, match="not the same problem: 16 and 15 cameras"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from daba.tools.cli import main
 pytest.importorskip("viser", reason="no viser here: pip install 'daba[viewer]'")
 from daba.tools.viewer import paint, scene, serve
 from daba.tools.viewer.subject import subject_of, subject_of_recording
+from daba.tools.viewer.thumbnails import Thumbnails
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:websockets")
 Capsys = pytest.CaptureFixture[str]
@@ -99,7 +101,7 @@ def test_colours(view: serve.View, before: Problem) -> None:
     choose("pixel error")
     best = colours(view)[np.nanargmin(view.scene.errors().points)]
     assert best[2] > best[0]  # blue
-    view.scene.show(0)  # the scale holds for both, and errors are large before
+    view.scene.show(0)
     worst = colours(view)[np.nanargmax(view.scene.errors().points)]
     assert worst[0] > worst[2]  # red
     assert "px" in view.panel.legend.content
@@ -109,7 +111,7 @@ def test_colours(view: serve.View, before: Problem) -> None:
 
 
 def test_a_camera_shows_what_it_sees(view: serve.View, after: Problem) -> None:
-    view.panel.change(view.panel.number, 3)
+    view.panel.change(view.panel.find, str(3))
     frame, lines = view.scene._sight
     k = np.flatnonzero(after.camera_index == 3)
     assert frame.points.shape == (8, 2, 3)
@@ -120,8 +122,93 @@ def test_a_camera_shows_what_it_sees(view: serve.View, after: Problem) -> None:
     np.testing.assert_allclose(lines.points[:, 0], centre.repeat(len(k), axis=0), rtol=1e-6)
     assert "image-3.jpg" in view.panel.description.content
     assert f"{len(k)} observations" in view.panel.description.content
-    view.panel.change(view.panel.number, -1)
+    view.panel.change(view.panel.find, "")
     assert view.scene._sight == []
+
+
+def test_each_estimate_has_a_scale_of_its_own(view: serve.View) -> None:
+    view.panel.measured.wait(30)
+    view.panel.change(view.panel.colour, "pixel error")
+    now = view.scene.error_range()
+    view.panel.change(view.panel.switch, "before")
+    before = view.scene.error_range()
+    assert before[1] > 3 * now[1]
+    assert f"{before[1]:.2g} px" in view.panel.legend.content
+    view.panel.change(view.panel.one_scale, True)
+    both = view.scene.error_range()
+    assert both[0] < before[0]
+    view.panel.change(view.panel.switch, "after")
+    assert view.scene.error_range() == both
+
+
+def test_the_panel_tells_the_errors(view: serve.View, before: Problem, after: Problem) -> None:
+    assert view.panel.measured.wait(30)
+    with view.panel.lock:  # what was measured has been shown
+        words = view.panel.about.content
+    was, now = daba.pixel_error(before), daba.pixel_error(after)
+    assert "shown: after" in words
+    assert f"rms {now.rms:.3g} px, mean {now.mean:.3g}, median {now.median:.3g}" in words
+    assert f"before: rms {was.rms:.3g} px" in words
+    assert view.panel.histogram.content.count("<i ") == 36
+    assert view.scene.subject.spread(1).counts.sum() == after.num_observations
+    view.panel.change(view.panel.switch, "before")
+    assert "shown: before" in view.panel.about.content
+    assert f"after: rms {now.rms:.3g} px" in view.panel.about.content
+
+
+def test_only_points_with_large_errors(view: serve.View) -> None:
+    view.panel.measured.wait(30)
+    errors, everything = view.scene.errors().points, shown(view)
+    limit = float(np.median(errors))
+    view.panel.change(view.panel.threshold, limit)
+    hidden = (shown(view) == 1e6).all(axis=1)
+    np.testing.assert_array_equal(hidden, errors < limit)
+    np.testing.assert_array_equal(shown(view)[~hidden], everything[~hidden])
+    assert "opacity: 0.25" in view.panel.histogram.content
+    view.panel.change(view.panel.threshold, 0.0)
+    np.testing.assert_array_equal(shown(view), everything)
+
+
+def test_images_are_found_by_name(view: serve.View) -> None:
+    panel = view.panel
+    for text, found in (("image-12.jpg", 12), ("IMAGE-7", 7), ("5", 5), ("age-1", 1)):
+        panel.change(panel.find, text)
+        assert view.scene.picked == found
+    for following in (10, 11, 12, 13, 1):  # all that have "age-1" in their names, and round again
+        panel._go_on()
+        assert view.scene.picked == following
+    panel.change(panel.find, "<nowhere>")
+    assert view.scene.picked is None
+    assert "&lt;nowhere&gt;" in panel.description.content
+
+
+def test_thumbnails(after: Problem, tmp_path: Path) -> None:
+    from PIL import Image
+
+    folder = tmp_path / "images"
+    (folder / "left").mkdir(parents=True)
+    Image.new("RGB", (1000, 500), (10, 200, 30)).save(folder / "left" / "a.png")
+    Image.new("RGB", (8, 8)).save(tmp_path / "secret.png")
+    (folder / "text.png").write_text("no image")
+    thumbnails = Thumbnails(folder)
+    small = thumbnails.get("left/a.png")
+    assert small is not None
+    assert small.shape == (240, 480, 3)
+    assert small[100, 100].tolist() == [10, 200, 30]
+    names = ["../secret.png", str(tmp_path / "secret.png"), "text.png", "none.png", "left", "a\0b"]
+    assert [thumbnails.get(name) for name in names] == [None] * 6
+    images = ["left/a.png", *(f"{n}.png" for n in range(13))]
+    named = replace(after, info=after.info | {"images": images})
+    view = serve.View(subject_of(named), port=0, thumbnails=thumbnails)
+    try:
+        view.panel.change(view.panel.find, "a.png")
+        assert view.panel.thumbnail.visible
+        view.panel.change(view.panel.find, "5.png")
+        assert not view.panel.thumbnail.visible
+    finally:
+        view.stop()
+    with pytest.raises(daba.DabaError, match="there is no such folder"):
+        Thumbnails(tmp_path / "none")
 
 
 def test_a_click_finds_the_camera(view: serve.View, after: Problem) -> None:

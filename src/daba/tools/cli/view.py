@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 class ViewCommand:
     """Look at a problem, at a problem and its solution, or at a recorded solve, in the browser.
 
-    Points and cameras, coloured by image, by pixel error or by device; a click on a camera shows
-    what it sees. The page is served from here to this machine only; the command to reach it
-    from another one over SSH is printed. Needs viser: pip install 'daba[viewer]'.
+    Points and cameras, coloured by image, by pixel error or by device; the errors and how they
+    are spread; images are found by name, and a click on one shows what it sees. The page is
+    served from here to this machine only; the command to reach it from another one over SSH is
+    printed. Needs viser: pip install 'daba[viewer]'.
 
     examples:
       daba view problem.txt.bz2
+      daba view sparse/0 sparse/better --images images
       daba view problem.txt.bz2 solution.txt
       daba solve problem.txt.bz2 --devices 8 --record film
       daba view film
@@ -39,6 +41,8 @@ class ViewCommand:
         tyro.conf.arg(name="Y", metavar="Y", help_behavior_hint=""),
     ] = None
     """The same problem after a solve, to switch between the two; read as daba writes it."""
+    images: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")] = None
+    """Folder with the images, to show the one that is picked."""
     devices: int = 8
     """Devices of the partition that is shown, unless X is a store, which has its own."""
     host: str = "localhost"
@@ -52,10 +56,12 @@ class ViewCommand:
 def run(argv: list[str]) -> int:
     command, _ = parse(ViewCommand, argv)
     from daba.tools.viewer import serve
+    from daba.tools.viewer.thumbnails import Thumbnails
 
     serve.import_viser()
+    thumbnails = None if command.images is None else Thumbnails(command.images)
     subject = _subject(command)
-    view = serve.View(subject, command.host, command.port)
+    view = serve.View(subject, command.host, command.port, thumbnails)
     if not command.quiet:
         print(printable(f"{subject.name}: {subject.counts}"))
         print(f"{view.how_to_reach()}\nCtrl-C ends it", flush=True)

@@ -49,6 +49,10 @@ class ViewerScene:
         self.camera_size = max(depth, 0.05)
         self.point_size = float(np.clip(3.5 / len(last.points) ** 0.5, 0.005, 0.035))
         self.mode: Mode = "colour"
+        self.one_scale = False
+        """Whether all estimates share one scale of errors, rather than have one each."""
+        self.threshold = 0.0
+        """Pixels: points with a smaller mean error are not shown."""
         self.number = len(subject.estimates) - 1
         self.picked: int | None = None
         self.lock = threading.RLock()
@@ -66,7 +70,8 @@ class ViewerScene:
         server.on_client_connect(self._add_rest)
 
     def stop(self) -> None:
-        self.stopped.set()
+        with self.lock:  # nothing changes any more
+            self.stopped.set()
 
     def _look(self) -> None:
         view = self.server.initial_camera
@@ -82,7 +87,7 @@ class ViewerScene:
         positions = self._positions(self.batches[number])
         return self.server.scene.add_point_cloud(
             f"/points/{number}",
-            _seen(positions),
+            self._seen(self.batches[number], positions),
             self._point_colours(self.batches[number], positions),
             point_size=self.point_size,
             point_shape="circle",
@@ -139,9 +144,9 @@ class ViewerScene:
         return self.subject.errors(self.number)
 
     def error_range(self) -> tuple[float, float]:
-        """The same for all estimates, so that they can be compared."""
-        known = [self.subject.errors(n).points for n in range(len(self.subject.problems))]
-        return paint.error_range(*known)
+        """The ends of the scale of errors."""
+        numbers = range(len(self.subject.problems)) if self.one_scale else [self.number]
+        return paint.error_range(*(self.subject.errors(n).points for n in numbers))
 
     def _point_colours(self, which: np.ndarray, positions: np.ndarray) -> np.ndarray:
         if self.mode == "device":
@@ -170,6 +175,19 @@ class ViewerScene:
         self.mode = mode
         self._update(moved=False)
 
+    def hide_below(self, threshold: float) -> None:
+        """Show only points with a larger mean error; all, if it is 0."""
+        self.threshold = threshold
+        self._update(moved=True)
+
+    def _seen(self, which: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """Positions, with what is not to be seen where nobody looks: what is too far away, and
+        points with small errors where only large ones are wanted."""
+        if self.threshold > 0:
+            small = ~(self.errors().points[which] >= self.threshold)
+            positions = np.where(small[:, None], np.float32(np.nan), positions)
+        return np.nan_to_num(positions, nan=1e6)
+
     def resize_points(self, size: float) -> None:
         self.point_size = size
         with self.lock:
@@ -195,7 +213,7 @@ class ViewerScene:
             for handle, batch in zip(self._points, self.batches, strict=False):
                 positions = self._positions(batch)
                 if moved:
-                    handle.points = _seen(positions)
+                    handle.points = self._seen(batch, positions)
                 handle.colors = self._point_colours(batch, positions)
             self.pick(self.picked)
 
@@ -217,7 +235,7 @@ class ViewerScene:
                 handle.remove()
             self._sight, self.picked = [], camera
             if camera is None:
-                return block("", "Click a camera, or give its number.")
+                return block("", "Click one, or give its name, id or number.")
             corners = self._corners()[camera]
             if np.isfinite(corners).all():
                 white = np.tile(paint.PICKED, (len(EDGES), 2, 1))
@@ -272,8 +290,3 @@ def _has_drawn(client: Any) -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _seen(positions: np.ndarray) -> np.ndarray:
-    """What is too far away to be shown is put where nobody looks."""
-    return np.nan_to_num(positions, nan=1e6)

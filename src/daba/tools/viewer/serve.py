@@ -15,6 +15,7 @@ from daba.tools.viewer.origins import only_own_pages
 from daba.tools.viewer.panel import Panel
 from daba.tools.viewer.scene import ViewerScene
 from daba.tools.viewer.subject import Subject, estimate_of, subject_of_recording
+from daba.tools.viewer.thumbnails import Thumbnails
 
 HOST, PORT = "localhost", 8080
 
@@ -22,11 +23,17 @@ HOST, PORT = "localhost", 8080
 class View:
     """A page about a subject, served until it is stopped."""
 
-    def __init__(self, subject: Subject, host: str = HOST, port: int = PORT) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        host: str = HOST,
+        port: int = PORT,
+        thumbnails: Thumbnails | None = None,
+    ) -> None:
         self.server = _server(host, port, subject.name)
         self.host, self.port = host, int(self.server.get_port())
         self.scene = ViewerScene(self.server, subject)
-        self.panel = Panel(self.server, self.scene)
+        self.panel = Panel(self.server, self.scene, thumbnails)
 
     @property
     def address(self) -> str:

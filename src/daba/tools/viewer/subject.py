@@ -6,7 +6,7 @@ Devices and errors are computed when they are first shown: a first picture must 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from daba.problem.images import Images
 from daba.problem.intrinsics import pixel_errors
 from daba.problem.problem import Floats, Ints, Problem
 from daba.runtime.recording import Snapshot, Still
+from daba.tools.viewer.histogram import Spread
 
 SOME = 500_000
 """Observations that tell how wide the cameras' images are."""
@@ -32,6 +33,17 @@ class ShownEstimate(NamedTuple):
     centers: Floats
     points: Floats
     about: str = ""
+
+
+class Rows(NamedTuple):
+    """Which cameras and points of a problem are shown, in the order of the estimates."""
+
+    cameras: np.ndarray
+    points: np.ndarray
+
+    @staticmethod
+    def all(problem: Problem) -> Rows:
+        return Rows(np.arange(problem.num_cameras), np.arange(problem.num_points))
 
 
 class CameraObservations(NamedTuple):
@@ -67,6 +79,8 @@ class Subject:
     """What the images are called; None of a recording, which does not know."""
     problems: list[Problem] = field(default_factory=list)
     """The problems of the estimates, where observations are known."""
+    rows: list[Rows] = field(default_factory=list)
+    """What of them is shown."""
     partition: Callable[[], Partition] | None = None
     film: bool = False
     """Whether the estimates are the iterations of one solve."""
@@ -80,17 +94,32 @@ class Subject:
         """The errors of the estimate with that number."""
         return self._errors(number)
 
+    def spread(self, number: int) -> Spread:
+        """Those of all its observations, counted."""
+        return self._spread(number)
+
     def __post_init__(self) -> None:
-        self._errors = cache(lambda number: mean_errors(self.problems[number]))
+        self._errors = cache(lambda number: self._mean_errors(number))
+        self._spread = cache(lambda number: Spread.of(self.errors(number).each))
         self._by_camera = cache(lambda number: _by_camera(self.problems[number]))
+
+    def _mean_errors(self, number: int) -> ShownErrors:
+        points, cameras, each = astuple(mean_errors(self.problems[number]))
+        rows = self.rows[number]
+        return ShownErrors(points[rows.points], cameras[rows.cameras], each)
 
     def seen(self, camera: int, number: int) -> CameraObservations:
         """What a camera sees, at the estimate with that number."""
         if not self.problems:
             return CameraObservations(np.empty(0, np.int32), np.empty(0))
         order, ends = self._by_camera(number)
-        k = order[ends[camera] : ends[camera + 1]]
-        return CameraObservations(self.problems[number].point_index[k], self.errors(number).each[k])
+        problem, rows = self.problems[number], self.rows[number]
+        i = rows.cameras[camera]
+        k = order[ends[i] : ends[i + 1]]
+        where = np.full(problem.num_points, -1, np.int32)
+        where[rows.points] = np.arange(len(rows.points), dtype=np.int32)
+        points, errors = where[problem.point_index[k]], self.errors(number).each[k]
+        return CameraObservations(points[points >= 0], errors[points >= 0])
 
     @property
     def counts(self) -> str:
@@ -127,35 +156,54 @@ def subject_of(
     devices     how many a partition is made for when devices are shown, unless one is given
     """
     problems = [before] if after is None else [before, after]
-    if after is not None:
-        for what in ("num_cameras", "num_points"):  # observations may have been dropped
-            a, b = getattr(before, what), getattr(after, what)
-            if a != b:
-                raise DabaError(
-                    f"{before.name} and {after.name} are not the same problem: {a} and {b} "
-                    f"{what.removeprefix('num_')}"
-                )
+    rows = [Rows.all(before)] if after is None else common_rows(before, after)
     labels = ["before", "after"] if after is not None else [""]
-    colors = _colors(before) if after is None else _first(_colors(after), _colors(before))
+    colors = [(_colors(problem), r) for problem, r in zip(problems, rows, strict=True)]
+    cameras, points = rows[0]
+    images = Images.of(before.info, before.num_cameras)
+
+    @cache
+    def owners() -> Partition:
+        whole = partition or make_partition(before, min(devices, before.num_cameras))
+        return Partition(whole.camera_device[cameras], whole.point_device[points], whole.devices)
+
     return Subject(
         name=before.name,
         sign=float(before.info.get("world_sign", 1)),
-        wide=_openings(before),
+        wide=_openings(before)[cameras],
         estimates=[
-            ShownEstimate(label, p.rotations, p.centers, p.points)
-            for label, p in zip(labels, problems, strict=True)
+            ShownEstimate(label, p.rotations[r.cameras], p.centers[r.cameras], p.points[r.points])
+            for label, p, r in zip(labels, problems, rows, strict=True)
         ],
-        colors=colors,
-        images=Images.of(before.info, before.num_cameras),
+        colors=next((c[r.points] for c, r in colors if c is not None), None),
+        images=images.chosen(cameras),
         problems=problems,
-        partition=cache(
-            lambda: (
-                partition
-                if partition is not None
-                else make_partition(before, min(devices, before.num_cameras))
-            )
-        ),
+        rows=rows,
+        partition=owners,
     )
+
+
+def common_rows(before: Problem, after: Problem) -> list[Rows]:
+    """What two problems have in common: by id where their files have ids, for a filter may have
+    taken points away; else they must have as many of each."""
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    for what, ids in (("cameras", "image_ids"), ("points", "point3D_ids")):
+        a, b = (getattr(problem, f"num_{what}") for problem in (before, after))
+        known = [problem.info.get(ids) for problem in (before, after)]
+        if known[0] is not None and known[1] is not None:
+            first, second = map(np.asarray, known)
+            _, i, j = np.intersect1d(first, second, return_indices=True)
+            order = np.argsort(i)
+            found.append((i[order], j[order]))
+        elif a == b:
+            found.append((np.arange(a), np.arange(a)))
+        else:
+            found.append((np.arange(0), np.arange(0)))
+        if not len(found[-1][0]):
+            raise DabaError(
+                f"{before.name} and {after.name} are not the same problem: {a} and {b} {what}"
+            )
+    return [Rows(found[0][n], found[1][n]) for n in (0, 1)]
 
 
 def subject_of_recording(still: Still, shots: list[Snapshot]) -> Subject:
@@ -202,7 +250,3 @@ def _colors(problem: Problem) -> np.ndarray | None:
     if colors is None or np.shape(colors) != (problem.num_points, 3):
         return None
     return np.clip(np.asarray(colors), 0, 255).astype(np.uint8)
-
-
-def _first(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
-    return b if a is None else a
