@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import daba
+from daba.problem.intrinsics import forward_model
 from daba.tools.cli import main
 from daba.tools.cli.console import to_json
 from daba.tools.report.overview import record
@@ -68,10 +71,16 @@ def test_one_run(histories: list[Path], tmp_path: Path, capsys: Capsys) -> None:
     assert f"{last['mean_objective']:.6g}" in text
     assert data["result"]["reason"] in text
     for words in (
-        "14 cameras, 300 points", "Seen from above", "restarts", "PCG", "peak memory",
+        "14 cameras, 300 points", "Seen from above", "sparse Cholesky", "Peak memory",
         "pixel error", "Worst cameras", "loss huber, loss_radius 4", "numpy", "Devices: daba",
+        "Intrinsics",
     ):  # fmt: skip
         assert words in text, words
+    for words in ("Filtered", "Communication and memory", "Work"):  # nothing to say of them
+        assert f"<h2>{words}</h2>" not in page
+    px = [data["result"][name]["rms"] for name in ("start_pixel_error", "pixel_error")]
+    assert f"{px[0]:.4g} → {px[1]:.4g} px" in text
+    assert 'class="worse"' not in page
     for camera in data["overview"]["worst_cameras"]:
         assert f">{camera['solution']:.4g}</td>" in page
     assert len(page) < 600_000
@@ -106,7 +115,40 @@ def test_names_tell_runs_apart(histories: list[Path]) -> None:
 def test_results_can_be_reported_at_once(tmp_path: Path) -> None:
     start = daba.generate(daba.SceneOptions(cameras=6, points=60, seed=3)).start
     daba.write_report([daba.solve(start, iterations=0)], tmp_path / "a.html")
-    assert "solved by lm on one device" in page_of(tmp_path / "a.html")[1]
+    assert "solved by Levenberg–Marquardt (lm)." in page_of(tmp_path / "a.html")[1]
+
+
+def test_what_got_worse_is_red(histories: list[Path], tmp_path: Path) -> None:
+    data = json.loads(histories[1].read_text())
+    errors, worst = data["overview"]["errors"], data["overview"]["worst_cameras"]
+    errors["start"], errors["solution"] = errors["solution"], errors["start"]
+    worst[2]["start"] = 0.5 * worst[2]["solution"]
+    daba.write_report([data], tmp_path / "a.html")
+    page, _ = page_of(tmp_path / "a.html")
+    assert '<div class="card worse">' in page
+    assert f'<td class="worse">{worst[2]["solution"]:.4g}</td>' in page
+    assert page.count('class="worse"') == 1 + 3  # that image; rms twice, and the mean
+
+
+def test_what_was_filtered_and_how_lenses_changed(tmp_path: Path) -> None:
+    start = daba.generate(daba.SceneOptions(cameras=6, points=60, outliers=0.05, seed=3)).start
+    names = [f"<i>{n}</i>.jpg" for n in range(6)]
+    start = replace(start, info=start.info | {"images": names, "image_ids": np.arange(6) + 10})
+    result = daba.solve(start, iterations=5, filter=20.0)
+    assert result.dropped is not None
+    daba.write_report([result], tmp_path / "a.html")
+    _, text = page_of(tmp_path / "a.html")
+    assert f"dropped: {result.dropped.observations} observations (" in text
+    assert "most dropped in: <i>" in text
+    assert "Worst images" in text
+    assert "6 images" in text
+    assert "image id observations start, px solution, px <i>" in text
+    before, after = (forward_model(p)[:, 0] for p in (start, result.problem))
+    most = int(np.argmax(np.abs(after / before - 1)))
+    assert f"{most} 1 {before[most]:.6g} {after[most]:.6g} " in text
+    still = replace(start, free_cameras=np.repeat([[True] * 6 + [False] * 3], 6, axis=0))
+    daba.write_report([daba.solve(still, iterations=2)], tmp_path / "b.html")
+    assert "Intrinsics" not in page_of(tmp_path / "b.html")[1]
 
 
 def test_a_history_without_an_overview(histories: list[Path], tmp_path: Path) -> None:
@@ -115,7 +157,7 @@ def test_a_history_without_an_overview(histories: list[Path], tmp_path: Path) ->
     del data["overview"]
     daba.write_report([data], tmp_path / "a.html")
     _, text = page_of(tmp_path / "a.html")
-    assert text.count("Not recorded in daba, 3 devices") == 3
+    assert text.count("Not recorded in daba, 3 devices") == 1
 
 
 def drop(*keys: str) -> Any:

@@ -17,9 +17,9 @@ from daba.tools.cli.arguments import Quiet, parse
 class ReportCommand:
     """Make one HTML page of what daba solve --history has written.
 
-    The page shows the problem and how it was shared, convergence, restarts, communication and
-    memory, pixel errors before and after, the worst cameras, options and versions. It needs
-    nothing but itself: send it, or open it in any browser. Several runs stand side by side.
+    The page shows pixel errors before and after, what was filtered, the worst images, intrinsics,
+    the scene, convergence, communication and memory, options and versions. It needs nothing but
+    itself: send it, or open it in any browser. Several runs stand side by side.
 
     examples:
       daba solve city.txt --devices 8 --history eight.json

@@ -20,6 +20,7 @@ from daba.problem.intrinsics import pixel_errors
 from daba.problem.problem import Floats, Ints, Problem
 from daba.runtime.environment import environment
 from daba.tools.orientation import Frame, bounds
+from daba.tools.report.lenses import lens_changes
 
 if TYPE_CHECKING:
     from daba.io.store.store import Store
@@ -56,7 +57,8 @@ def overview(result: Result, comm: Communicator) -> dict[str, Any] | None:
         parts = [_Part.of(source, result.problem, partition, numbers, source.num_points)]
     if comm.rank != 0:
         return None
-    return _merged(parts, info) | {"machine": environment()}
+    lenses = [] if isinstance(source, Store) else lens_changes(result.start, result.problem)
+    return _merged(parts, info) | {"lenses": lenses, "machine": environment()}
 
 
 def _one_device(problem: Problem) -> Partition:
@@ -222,6 +224,7 @@ def _merged(parts: list[_Part], info: dict[str, Any]) -> dict[str, Any]:
     return {
         "devices": dict(zip(names, devices.tolist(), strict=True)),
         "errors": {"edges": EDGES.tolist(), **errors},
+        "noun": images.noun,
         "worst_cameras": worst,
         "map": _map(parts, float(info.get("world_sign", 1))),
     }

@@ -9,10 +9,10 @@ from daba.tools.report.tables import prose
 
 STYLE = """
 :root { --ink: #1e293b; --soft: #64748b; --line: #e2e8f0; --tint: #f8fafc; --blue: #2563eb;
-  --green: #15803d; --paper: #ffffff; }
+  --green: #15803d; --red: #b91c1c; --paper: #ffffff; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e2e8f0; --soft: #94a3b8; --line: #334155;
-  --tint: #172033; --blue: #7aa2f7; --green: #4ade80; --paper: #0f172a; }
-  figure svg { background: #ffffff; border-radius: 8px; } }
+  --tint: #172033; --blue: #7aa2f7; --green: #4ade80; --red: #f87171; --paper: #0f172a; }
+  figure svg { filter: invert(1) hue-rotate(180deg); mix-blend-mode: screen; } }
 * { box-sizing: border-box; }
 html { scroll-behavior: smooth; }
 body { margin: 0; background: var(--paper); color: var(--ink); line-height: 1.55; font-size: 16px;
@@ -49,6 +49,8 @@ tr.new td { border-top: 1px solid var(--line); }
 tbody tr:hover { background: var(--tint); }
 td.bold { font-weight: 700; }
 td.better { color: var(--green); }
+td.worse { color: var(--red); font-weight: 600; }
+.card.worse b { color: var(--red); }
 td.better::after { content: " †"; font-weight: 400; }
 td.faint { color: var(--soft); font-style: italic; }
 td.prose { text-align: left; white-space: normal; min-width: 30rem; color: var(--soft); }
@@ -58,6 +60,7 @@ figure svg { width: 100%; height: auto; display: block; }
 .caption { color: var(--soft); font-size: .92rem; margin-top: .4rem; }
 .panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(330px, 100%), 1fr));
   gap: .6rem 1.6rem; margin: 1rem 0 .4rem; }
+.panels.pairs { grid-template-columns: repeat(auto-fit, minmax(min(420px, 100%), 1fr)); }
 .panels figure, .panel figure { margin: .4rem 0; }
 .beside { display: flex; flex-wrap: wrap; gap: 0 3rem; }
 .beside > div { max-width: 100%; }
@@ -92,12 +95,13 @@ def page(title: str, lead: str, meta: str, sections: list[tuple[str, str]]) -> s
     )
 
 
-def cards(entries: list[tuple[str, str]]) -> str:
-    """Large numbers, each with what it means."""
+def cards(entries: list[tuple[str, str]], worse: int | None = None) -> str:
+    """Large numbers, each with what it means; the one with the number `worse` is bad news."""
     whole = [(big, text.replace("Δ = 1e-", "Δ\u00a0=\u00a01e\u2011")) for big, text in entries]
     inside = "".join(
-        f'<div class="card"><b>{as_html(big)}</b><span>{as_html(text)}</span></div>'
-        for big, text in whole
+        f'<div class="card{" worse" if n == worse else ""}"><b>{as_html(big)}</b>'
+        f"<span>{as_html(text)}</span></div>"
+        for n, (big, text) in enumerate(whole)
     )
     return f'<div class="cards">{inside}</div>'
 
@@ -107,12 +111,13 @@ def figure(svg: str, text: str) -> str:
     return _inline(svg) + caption(text)
 
 
-def panels(shown: list[tuple[str, str]], wide: bool = False) -> str:
-    """Figures beside each other, each with its caption, as many as there is room for."""
+def panels(shown: list[tuple[str, str]], kind: str = "panels") -> str:
+    """Figures, each with its caption: as many beside each other as there is room for, "panels
+    pairs" by two, or one below the other, "panel"."""
     inside = "".join(
         f"<div>{_inline(svg)}{caption(text) if text else ''}</div>" for svg, text in shown
     )
-    return f'<div class="{"panel" if wide else "panels"}">{inside}</div>'
+    return f'<div class="{kind}">{inside}</div>'
 
 
 def caption(text: str) -> str:

@@ -9,17 +9,21 @@ from daba.core.text import as_html
 from daba.core.version import __version__
 from daba.io.files import PathLike, open_output
 from daba.runtime.result import Result
+from daba.runtime.summary import METHODS
 from daba.tools.report import figures
 from daba.tools.report.page import caption, cards, folded, key, page, panels
 from daba.tools.report.run_tables import (
     changed_options,
     devices_table,
     errors_table,
+    lenses_table,
     options_table,
+    pixels,
     problems_table,
     processes_table,
     runs_table,
     versions_table,
+    worse,
     worst_table,
 )
 from daba.tools.report.runs import RecordedRun, make_runs
@@ -46,29 +50,34 @@ def write_report(
 def report_page(runs: list[RecordedRun]) -> str:
     several = len(runs) > 1
     legend = key([(run.name, figures.colour(n)) for n, run in enumerate(runs)]) if several else ""
+    noun = next((run.overview.noun for run in runs if run.overview is not None), "camera")
+    work = _work(runs)
     sections = [
         ("In short", _short(runs)),
-        ("Problem and partition", _partition(runs)),
-        ("Convergence", legend + _convergence(runs)),
-        ("Restarts and linear solver", legend + _work(runs)),
-        ("Communication and memory", _processes(runs)),
         ("Pixel errors", _errors(runs)),
-        ("Worst cameras", _worst(runs)),
+        ("Filtered", _filtered(runs)),
+        (f"Worst {noun}s", _worst(runs, noun)),
+        ("Intrinsics", _lenses(runs)),
+        ("Scene" if all(run.devices == 1 for run in runs) else "Scene and devices", _scene(runs)),
+        ("Convergence", legend + _convergence(runs)),
+        ("Work", legend + work if work else ""),
+        ("Communication and memory", _processes(runs)),
         ("Options and versions", _options(runs)),
     ]
     problems = list(dict.fromkeys(run.problem["name"] for run in runs))
     title = f"Bundle adjustment of {', '.join(problems)}"
-    return page(title, _lead(runs), f"Made by daba {as_html(__version__)}.", sections)
+    said = [(heading, body) for heading, body in sections if body]
+    return page(title, _lead(runs, noun), f"Made by daba {as_html(__version__)}.", said)
 
 
-def _lead(runs: list[RecordedRun]) -> str:
+def _lead(runs: list[RecordedRun], noun: str) -> str:
     if len(runs) > 1:
         return f"{len(runs)} runs side by side: {as_html('; '.join(r.name for r in runs))}."
     run = runs[0]
     p = run.problem
-    words = f"{p['cameras']:,} cameras, {p['points']:,} points, {p['observations']:,} observations"
-    how = f"{run.devices} devices" if run.devices > 1 else "one device"
-    return as_html(f"{words}, solved by {run.method} on {how}.")
+    words = f"{p['cameras']:,} {noun}s, {p['points']:,} points, {p['observations']:,} observations"
+    how = f" on {run.devices} devices" if run.devices > 1 else ""
+    return as_html(f"{words}, solved by {METHODS.get(run.method, run.method)}{how}.")
 
 
 def _short(runs: list[RecordedRun]) -> str:
@@ -76,30 +85,48 @@ def _short(runs: list[RecordedRun]) -> str:
     if len(runs) == 1:
         run = runs[0]
         first, last = run.ends("mean_objective")
-        px = run.ends("rms_pixels")
-        if run.overview is not None:
-            px = run.overview.start.rms, run.overview.solution.rms
+        px = run.pixels
         each = (run.seconds - run.history["seconds"][0]) / max(run.made, 1)
-        shown = cards([
-            (f"{plain(first)} → {plain(last)}", "F / K, the objective over observations"),
-            (f"{px[0]:.3g} → {px[1]:.3g} px", "pixel error, root mean square"),
+        entries = [
+            (f"{pixels(px[0])} → {pixels(px[1])} px", "pixel error, root mean square"),
             (f"{run.made:,} in {seconds(run.seconds)}", f"iterations, {seconds(each)} each"),
-            (f"{100 * run.problem['inter_share']:.1f} %",
-             f"of observations between devices, of which there are {run.devices}")
-            if run.devices > 1 else ("1 device", "Levenberg–Marquardt"),
-        ])  # fmt: skip
-    stopped = "".join(caption(f"**{run.name}** stopped: {run.reason}.") for run in runs)
-    return shown + runs_table(runs).html() + stopped
+            (f"{plain(first)} → {plain(last)}", "cost per observation, which was minimised"),
+        ]
+        if run.devices > 1:
+            share = f"{100 * run.problem['inter_share']:.1f} %"
+            entries.append((share, f"of observations between the {run.devices} devices"))
+        shown = cards(entries, worse=0 if worse(*px) else None)
+    stopped = "".join(
+        caption(f"{name_of(run, runs)}stopped: {run.reason}.{_memory(run)}") for run in runs
+    )
+    notes = "".join(
+        caption(f"{name_of(run, runs)}note: {note}.") for run in runs for note in run.notes
+    )
+    return shown + runs_table(runs).html() + stopped + notes + _unknown(runs)
 
 
-def _partition(runs: list[RecordedRun]) -> str:
+def name_of(run: RecordedRun, runs: list[RecordedRun]) -> str:
+    """How a sentence about one of several runs begins."""
+    return f"**{run.name}**, " if len(runs) > 1 else ""
+
+
+def _memory(run: RecordedRun) -> str:
+    most = max((process.memory for process in run.processes), default=float("nan"))
+    where = "" if len(run.processes) == 1 else " of the largest process"
+    return f" Peak memory{where}: {size(most)}." if most > 0 else ""
+
+
+def _scene(runs: list[RecordedRun]) -> str:
     parts = [problems_table(runs).html()]
     known = [run for run in runs if run.overview is not None]
     if known:
         alone = len(known) == 1
         wide = 8.5 if alone else figures.WIDE
-        shown = [(figures.seen_from_above(run, wide), _map_caption(run)) for run in known]
-        parts.append(panels(shown, wide=alone))
+        shown = [
+            (figures.seen_from_above(run, wide), "" if len(runs) == 1 else _map_caption(run))
+            for run in known
+        ]
+        parts.append(panels(shown, "panel" if alone else "panels"))
         parts.append(caption(
             "Seen from above, at the solution: points as dots, cameras as circles, each in the "
             "colour of its device. Of many, an even selection; a few that lie far out are cut off."
@@ -108,7 +135,7 @@ def _partition(runs: list[RecordedRun]) -> str:
         if run.devices > 1:
             table = devices_table(run)
             parts.append(folded(table.title, table.html()))
-    return "".join(parts) + _unknown(runs)
+    return "".join(parts)
 
 
 def _map_caption(run: RecordedRun) -> str:
@@ -120,36 +147,30 @@ def _convergence(runs: list[RecordedRun]) -> str:
     shown = []
     for over in ("iteration", "seconds"):
         shown += [
-            (figures.curves(runs, "mean_objective", over, "F / K"), ""),
-            (figures.gaps(runs, over, "F / K above the lowest"), ""),
-            (figures.curves(runs, "rms_pixels", over, "pixel error, rms (first order)"), ""),
+            (figures.curves(runs, "mean_objective", over, "cost per observation"), ""),
+            (figures.gaps(runs, over, "cost above the lowest"), ""),
         ]
-    return panels(shown) + caption(
-        "Above against iterations, below against seconds, which count from the beginning of the "
-        "solve, setting up included and compiling excluded. Short strokes are restarts: steps of "
-        "a device that were made again without acceleration. The lowest is that of all runs of "
-        "the same problem with the same loss."
+    restarts = " Short strokes are restarts: steps of a device that were made again without "
+    restarts = restarts + "acceleration." if any(run.total("restarts") for run in runs) else ""
+    several = " The lowest is that of all runs of the same problem with the same loss."
+    return panels(shown, "panels pairs") + caption(
+        "Seconds count from the beginning of the solve, setting up included and compiling excluded."
+        f"{restarts}{several if len(runs) > 1 else ''}"
     )
 
 
 def _work(runs: list[RecordedRun]) -> str:
-    shown, none = [], []
-    for column, title, summed in (
-        ("restarts", "restarts so far", True),
-        ("pcg_iterations", "PCG iterations in each iteration", False),
-        ("lm_retries", "steps tried again so far", True),
-    ):
-        if any(run.total(column) for run in runs):
-            shown.append((figures.counted(runs, column, title, summed), ""))
-        else:
-            none.append({"restarts": "restarts", "pcg_iterations": "PCG iterations"}.get(
-                column, "steps that had to be tried again"))  # fmt: skip
-    words = "; ".join(f"{run.name}: {run.linear_solver}" for run in runs)
-    absent = f" There were no {', and no '.join(none)}." if none else ""
-    return (panels(shown) if shown else "") + caption(
-        f"Summed over devices. Linear solver: {words}. A direct one makes no PCG iterations."
-        f"{absent}"
-    )
+    """What was counted, unless it was nothing."""
+    shown = [
+        (figures.counted(runs, column, title, summed), "")
+        for column, title, summed in (
+            ("restarts", "restarts so far", True),
+            ("pcg_iterations", "CG iterations in each iteration", False),
+            ("lm_retries", "steps tried again so far", True),
+        )
+        if any(run.total(column) for run in runs)
+    ]
+    return panels(shown) + caption("Summed over devices.") if shown else ""
 
 
 def _processes(runs: list[RecordedRun]) -> str:
@@ -160,10 +181,6 @@ def _processes(runs: list[RecordedRun]) -> str:
         shown.append((sent, ""))
     parts = [panels(shown)] if shown else []
     parts += [folded(t.title, t.html()) for t in map(processes_table, several)]
-    for run in runs:
-        if run not in several:
-            memory = f" Its peak memory was {size(run.processes[0].memory)}." * bool(run.processes)
-            parts.append(caption(f"**{run.name}**: one process, which sends nothing.{memory}"))
     return "".join(parts)
 
 
@@ -174,24 +191,44 @@ def _errors(runs: list[RecordedRun]) -> str:
         if run.overview is not None
     ]
     table = errors_table(runs)
-    return (panels(shown) + table.html() if shown else "") + _unknown(runs)
+    return panels(shown) + table.html() if shown else ""
 
 
-def _worst(runs: list[RecordedRun]) -> str:
-    known = [run for run in runs if run.overview is not None]
-    tables = "".join(f"<div>{worst_table(run).html()}</div>" for run in known)
-    about = "Cameras with the largest mean pixel error at the solution."
-    return (caption(about) + f'<div class="beside">{tables}</div>' if known else "") + _unknown(
-        runs
+def _filtered(runs: list[RecordedRun]) -> str:
+    return "".join(
+        caption(f"{name_of(run, runs)}{what}: {words}.")
+        for run in runs
+        for what, words in run.dropped
     )
+
+
+def _worst(runs: list[RecordedRun], noun: str) -> str:
+    known = [run for run in runs if run.overview is not None and run.overview.worst]
+    if not known:
+        return ""
+    tables = "".join(f"<div>{worst_table(run, len(runs) == 1).html()}</div>" for run in known)
+    about = f"The {noun}s with the largest mean error at the solution; red is worse than before."
+    return caption(about) + f'<div class="beside">{tables}</div>'
+
+
+def _lenses(runs: list[RecordedRun]) -> str:
+    known = [run for run in runs if run.overview is not None and run.overview.lenses]
+    about = caption(
+        "Before and after, with f in pixels: the cameras whose focal length changed most. Images "
+        "that share intrinsics are one camera."
+    )
+    tables = "".join(lenses_table(run, len(runs) == 1).html() for run in known)
+    return about + tables if known else ""
 
 
 def _options(runs: list[RecordedRun]) -> str:
     changed = "".join(
-        caption(f"**{run.name}**, other than by default: {changed_options(run)}") for run in runs
+        caption(f"{name_of(run, runs)}other than by default: {changed_options(run)}")
+        for run in runs
     )
     table = options_table(runs)
-    return changed + folded(table.title, table.html()) + versions_table(runs).html()
+    versions = versions_table(runs)
+    return changed + folded(table.title, table.html()) + folded(versions.title, versions.html())
 
 
 def _unknown(runs: list[RecordedRun]) -> str:

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from daba.core.options import Options
+from daba.runtime.summary import LINEAR_SOLVERS
 from daba.tools.report.runs import RecordedRun, alike
 from daba.tools.report.tables import Cell, Entry, Table, plain, seconds, size
 
+SEEN = 1e-3
+"""Relative change of an error that can be seen in four digits."""
 ALL = 32
 """Devices or processes listed one by one; of more, the ends of the range."""
 
@@ -22,7 +25,8 @@ def problems_table(runs: list[RecordedRun]) -> Table:
         rows.setdefault((p["name"], p["cameras"], p["points"], p["observations"]), []).append(
             run.name
         )
-    head = ["problem", "cameras", "points", "observations", "per point", "per camera"]
+    noun = next((run.overview.noun for run in runs if run.overview is not None), "camera")
+    head = ["problem", f"{noun}s", "points", "observations", "per point", f"per {noun}"]
     shown: list[list[Entry]] = []
     for (name, cameras, points, observations), names in rows.items():
         row: list[Entry] = [name, *(f"{n:,}" for n in (cameras, points, observations))]
@@ -32,28 +36,38 @@ def problems_table(runs: list[RecordedRun]) -> Table:
 
 
 def runs_table(runs: list[RecordedRun]) -> Table:
-    """What came out, one run in a row."""
+    """What came out, one run in a row; what no run had to count is left out."""
+    counted = {"restarts": "restarts", "pcg_iterations": "CG iterations",
+               "lm_retries": "steps tried again"}  # fmt: skip
+    counted = {name: what for name, what in counted.items() if any(r.total(name) for r in runs)}
     rows: list[list[Entry]] = []
     for run in runs:
         first, last = run.ends("mean_objective")
-        rms = run.ends("rms_pixels")
         rivals = [r.ends("mean_objective")[1] for r in runs if alike(r, run)]
         rows.append([
-            run.name,
+            run.name, pixels(run.pixels[0]), _changed(*run.pixels),
             plain(first, 5), Cell(f"{last:.6g}", bold=len(rivals) > 1 and last == min(rivals)),
-            plain(rms[0]), plain(rms[1]),
             f"{run.made:,}", seconds(run.seconds),
-            f"{run.total('restarts'):,}", f"{run.total('pcg_iterations'):,}",
-            f"{run.total('lm_retries'):,}",
-            run.linear_solver,
+            *(f"{run.total(name):,}" for name in counted),
+            LINEAR_SOLVERS.get(run.linear_solver, run.linear_solver),
         ])  # fmt: skip
-    head = ["run", "F / K, start", "F / K, end", "px, start", "px, end", "iterations", "time",
-            "restarts", "PCG", "retries", "linear solver"]  # fmt: skip
+    head = ["run", "px, start", "px, end", "cost, start", "cost, end", "iterations", "time",
+            *counted.values(), "linear solver"]  # fmt: skip
     about = (
-        "F / K is the objective over observations; px is the root mean square of the pixel error "
-        "to first order, which the solver sees."
+        "px is the root mean square of the pixel error, |observed − projected|; cost is what was "
+        "minimised, per observation (the paper's F / K)."
     )
     return Table("", about, head, rows)
+
+
+def worse(before: float, after: float) -> bool:
+    """Whether an error has grown by more than a table shows."""
+    return after > (1 + SEEN) * before
+
+
+def _changed(before: float, after: float) -> Cell:
+    """What came out, red where it is worse than before."""
+    return Cell(pixels(after), worse=worse(before, after))
 
 
 def devices_table(run: RecordedRun) -> Table:
@@ -69,7 +83,7 @@ def devices_table(run: RecordedRun) -> Table:
             [what, *(f"{pick(column):,.0f}" for column in columns[:3]), "–"]
             for what, pick in (("least", min), ("mean", _mean), ("most", max))
         ]
-    head = ["device", "cameras", "points", "observations", "of others' points"]
+    head = ["device", f"{run.overview.noun}s", "points", "observations", "of others' points"]
     return Table(f"Devices: {run.name}", "", head, rows)
 
 
@@ -94,28 +108,49 @@ def errors_table(runs: list[RecordedRun]) -> Table:
     for run in runs:
         if run.overview is not None:
             a, b = run.overview.start, run.overview.solution
-            rows.append([run.name, *(_pixels(v) for v in (a.mean, b.mean, a.rms, b.rms))])
+            mean, rms = (a.mean, b.mean), (a.rms, b.rms)
+            rows.append([
+                run.name, pixels(rms[0]), _changed(*rms), pixels(mean[0]), _changed(*mean),
+            ])  # fmt: skip
     about = "In pixels, as a reader of the written file computes them: |observed − projected|."
-    head = ["run", "mean, start", "mean, solution", "rms, start", "rms, solution"]
+    head = ["run", "rms, start", "rms, solution", "mean, start", "mean, solution"]
     return Table("", about, head, rows)
 
 
-def _pixels(value: float) -> str:
+def pixels(value: float) -> str:
+    """A pixel error; – where it is not known, or a point is seen nowhere."""
     return plain(value) if math.isfinite(value) else "–"
 
 
-def worst_table(run: RecordedRun) -> Table:
+def worst_table(run: RecordedRun, alone: bool) -> Table:
     assert run.overview is not None
     named = any(camera["image"] for camera in run.overview.worst)
+    devices = run.devices > 1
     rows: list[list[Entry]] = []
     for c in run.overview.worst:
-        row: list[Entry] = [f"{c['camera']}"]
-        row += [Cell(c["image"])] if named else []
-        row += [f"{c['device']}", f"{c['observations']:,}"]
-        rows.append([*row, _pixels(c["start"]), _pixels(c["solution"])])
-    head = ["camera", *(["image"] if named else []), "device", "observations", "start, px",
-            "solution, px"]  # fmt: skip
-    return Table(run.name, "", head, rows)
+        row: list[Entry] = [c["image"], str(c["id"])] if named else [str(c["camera"])]
+        row += [f"{c['device']}"] if devices else []
+        rows.append([
+            *row, f"{c['observations']:,}", pixels(c["start"]), _changed(c["start"], c["solution"])
+        ])  # fmt: skip
+    head = ["image", "id"] if named else ["camera"]
+    head += [*(["device"] if devices else []), "observations", "start, px", "solution, px"]
+    return Table("" if alone else run.name, "", head, rows)
+
+
+def lenses_table(run: RecordedRun, alone: bool) -> Table:
+    assert run.overview is not None
+    rows: list[list[Entry]] = []
+    for lens in run.overview.lenses:
+        before, after = lens["start"], lens["solution"]
+        change = f"{100 * (after[0] / before[0] - 1):+.2f} %" if before[0] else "–"
+        values = [[f"{a:.6g}", f"{b:.6g}"] for a, b in zip(before, after, strict=True)]
+        rows.append([
+            str(lens["camera"]), f"{lens['images']:,}", *values[0], change, *values[1], *values[2],
+        ])  # fmt: skip
+    head = ["camera", "images", "f, start", "f, solution", "change", "k1, start", "k1, solution",
+            "k2, start", "k2, solution"]  # fmt: skip
+    return Table("" if alone else run.name, "", head, rows)
 
 
 def options_table(runs: list[RecordedRun]) -> Table:

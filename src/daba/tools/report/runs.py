@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from daba.core.errors import DabaError
 from daba.io.files import PathLike
+from daba.problem.outliers import Dropped
 from daba.problem.problem import Floats, Ints
 from daba.runtime.result import Result
 from daba.tools.report.overview import unpack
@@ -60,6 +61,10 @@ class Overview:
     cameras: tuple[Floats, Ints]
     points: tuple[Floats, Ints]
     machine: dict[str, Any]
+    noun: str
+    """What cameras are called: images, where the file has their names."""
+    lenses: list[dict[str, Any]]
+    """Intrinsics before and after, where they have changed."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,11 @@ class RecordedRun:
     processes: list[Process] = field(default_factory=list)
     overview: Overview | None = None
     """None if it was not recorded."""
+    notes: list[str] = field(default_factory=list)
+    dropped: list[tuple[str, str]] = field(default_factory=list)
+    """What a filter took out, in words."""
+    pixels: tuple[float, float] = (float("nan"), float("nan"))
+    """Root mean square of the pixel error at the start and at the solution, where it is known."""
 
     @property
     def made(self) -> int:
@@ -187,6 +197,7 @@ def _run(data: Any) -> RecordedRun:
     sizes = {name: int(p[name]) for name in ("cameras", "points", "observations")}
     known = dict(options)
     int(known["devices"]), str(known["method"]), str(known["loss"])
+    overview = None if data.get("overview") is None else _overview(data["overview"])
     return RecordedRun(
         name="",
         version=str(data["daba"]),
@@ -196,8 +207,24 @@ def _run(data: Any) -> RecordedRun:
         reason=str(result["reason"]),
         linear_solver=str(result["linear_solver"]),
         processes=[_process(rank) for rank in data.get("ranks", [])],
-        overview=None if data.get("overview") is None else _overview(data["overview"]),
+        overview=overview,
+        notes=[str(note) for note in result.get("notes") or []],
+        dropped=_dropped(result.get("dropped")),
+        pixels=_pixels(result, overview),
     )
+
+
+def _pixels(result: Mapping[str, Any], overview: Overview | None) -> tuple[float, float]:
+    if overview is not None:
+        return overview.start.rms, overview.solution.rms
+    known = [result.get(name) or {} for name in ("start_pixel_error", "pixel_error")]
+    return _real(known[0].get("rms")), _real(known[1].get("rms"))
+
+
+def _dropped(data: Any) -> list[tuple[str, str]]:
+    if data is None:
+        return []
+    return Dropped(**{f.name: data[f.name] for f in fields(Dropped) if f.name in data}).rows()
 
 
 def _real(value: Any) -> float:
@@ -236,6 +263,8 @@ def _overview(data: Mapping[str, Any]) -> Overview:
         cameras=unpack(seen["cameras"]),
         points=unpack(seen["points"]),
         machine=dict(data["machine"]),
+        noun=str(data.get("noun", "camera")),
+        lenses=[_lens(lens) for lens in data.get("lenses", [])],
     )
 
 
@@ -246,10 +275,18 @@ def _errors(data: Mapping[str, Any], bins: int) -> ErrorCounts:
     return ErrorCounts(_real(data["mean"]), _real(data["rms"]), counts)
 
 
+def _lens(data: Mapping[str, Any]) -> dict[str, Any]:
+    values = {when: [_real(value) for value in data[when]] for when in ("start", "solution")}
+    if any(len(row) != 3 for row in values.values()):
+        raise ValueError("a lens has other than f, k1 and k2")
+    return {"camera": int(data["camera"]), "images": int(data["images"]), **values}
+
+
 def _camera(data: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "camera": int(data["camera"]),
         "image": str(data.get("image", "")),
+        "id": int(data.get("id", data["camera"])),
         "device": int(data["device"]),
         "observations": int(data["observations"]),
         "start": _real(data["start"]),

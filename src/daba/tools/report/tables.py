@@ -20,6 +20,8 @@ class Cell:
     bold: bool = False
     better: bool = False
     faint: bool = False
+    worse: bool = False
+    """Worse than before: in HTML it is red."""
     prose: bool = False
     """Words rather than a number: it may wrap."""
 
@@ -28,7 +30,8 @@ class Cell:
         return f"**{text}**" if self.bold else text
 
     def html(self, words: bool = False) -> str:
-        names = [name for name in ("bold", "better", "faint", "prose") if getattr(self, name)]
+        kinds = ("bold", "better", "faint", "worse", "prose")
+        names = [name for name in kinds if getattr(self, name)]
         names += ["words"] if words else []
         kind = f' class="{" ".join(names)}"' if names else ""
         return f"<td{kind}>{as_html(self.text)}</td>"
