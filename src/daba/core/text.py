@@ -1,7 +1,7 @@
 """Text that comes from files, made safe for where it is shown.
 
 A name in a file may hold anything: terminal commands, HTML, bytes that are not UTF-8. Whatever is
-shown goes through one of three functions: `printable` for a terminal, `as_html` for a page,
+shown goes through one of these functions: `printable` for a terminal, `as_html` for a page,
 `safe_json` for JSON. Each shows what it does not let through, rather than drop it. `as_bytes` is
 for files that are to hold the name as it was read.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterable
 
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but for tab and newline
@@ -29,6 +30,16 @@ def printable(text: object) -> str:
 def as_html(text: object) -> str:
     """The text for a page, be it between tags or in a quoted attribute."""
     return html.escape(printable(text))
+
+
+def html_table(rows: Iterable[tuple[str, str]]) -> str:
+    """Pairs of what and value, as a notebook shows them."""
+    cell = '<td style="text-align: left; vertical-align: top">'
+    inside = "".join(
+        f"<tr>{cell}<b>{as_html(what)}</b></td>{cell}{as_html(value)}</td></tr>"
+        for what, value in rows
+    )
+    return f"<table>{inside}</table>"
 
 
 def safe_json(text: str) -> str:

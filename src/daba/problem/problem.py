@@ -33,6 +33,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 
+SHOWN_AT_ONCE = 2_000_000
+"""Observations up to which a notebook is told the pixel error, which takes about a second there."""
 CAMERA_RECORD = 15
 """Numbers in one camera record: 9 of R, 3 of t, 3 of d."""
 
@@ -233,6 +235,33 @@ class Problem:
     def prior_objective(self) -> float:
         """The priors' part of F(x): Σ ½ ρ(rᵀΛr), each with its own loss."""
         return 0.0 if self.priors is None else self.priors.objective(self.cameras, self.points)
+
+    def __repr__(self) -> str:
+        return f"<Problem {self._in_words()}>"
+
+    def _in_words(self) -> str:
+        from daba.core.text import printable
+        from daba.problem.images import Images
+
+        images = Images.of(self.info, self.num_cameras).count(self.num_cameras)
+        sizes = f"{self.num_points:,} points, {self.num_observations:,} observations"
+        return printable(f"{self.name}: {images}, {sizes}")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it."""
+        from daba.core.text import html_table
+        from daba.problem.constraints import describe
+        from daba.problem.images import Images
+        from daba.problem.intrinsics import pixel_error
+
+        noun = Images.of(self.info, self.num_cameras).noun
+        rows = [("problem", self._in_words())]
+        if self.num_observations <= SHOWN_AT_ONCE:
+            error = pixel_error(self)
+            px = f"rms {error.rms:.4g} px, mean {error.mean:.4g}, median {error.median:.4g}"
+            rows.append(("pixel error", px))
+        rows += [("constraints", note) for note in describe(self.constraints, noun)]
+        return html_table(rows)
 
     def validated(self) -> Problem:
         """Return self, or raise `DabaError` naming the first camera, point or observation

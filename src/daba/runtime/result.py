@@ -214,6 +214,16 @@ class Result:
             "fit_max_px": now.fit["max_px"],
         }
 
+    def __repr__(self) -> str:
+        return f"<Result of {self.sizes.name}: {self.reason}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it."""
+        from daba.core.text import html_table
+        from daba.runtime.summary import curve
+
+        return html_table(self.rows()) + curve([row.mean_objective for row in self.history])
+
     def summary(self) -> str:
         """The result table as plain text."""
         from daba.core.text import printable

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from daba.runtime.result import Result
@@ -110,3 +112,18 @@ def _linear_words(name: str, total: Counts) -> str:
     if total.pcg_iterations:
         words += f", {total.pcg_iterations:,} iterations"
     return words + (f", {total.lm_retries:,} steps tried again" if total.lm_retries else "")
+
+
+def curve(costs: Sequence[float], width: int = 420, height: int = 90) -> str:
+    """The cost over the iterations on a logarithmic scale, as a small SVG; nothing where there is
+    no curve."""
+    known = [(n, math.log(cost)) for n, cost in enumerate(costs) if 0 < cost < math.inf]
+    if len(known) < 2:
+        return ""
+    low, high = min(y for _, y in known), max(y for _, y in known)
+    scale = (width / max(known[-1][0], 1), (height - 4) / ((high - low) or 1.0))
+    line = " ".join(f"{scale[0] * x:.1f},{2 + scale[1] * (high - y):.1f}" for x, y in known)
+    return (
+        f'<svg width="{width}" height="{height}" role="img"><title>cost over iterations</title>'
+        f'<polyline points="{line}" fill="none" stroke="#2563eb" stroke-width="2"/></svg>'
+    )
