@@ -75,13 +75,13 @@ def load(path: PathLike, focal: Floats) -> Floats | None:
 
 
 def _divisor(beside: Path, focal: Floats) -> Floats:
-    with open_input(beside) as stream:
+    with open_input(beside, compressed=False) as stream:
         text = stream.read()
     try:
         content = json.loads(text)
         form, version = content["format"], content["version"]
         kept, divisor = (np.asarray(content[key], np.float64) for key in ("focal", "divisor"))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise DabaError("it is damaged") from None
     if form != FORMAT or version != VERSION:
         raise DabaError(f"it holds '{form}' version {version}, not '{FORMAT}' version {VERSION}")

@@ -32,7 +32,7 @@ import numpy as np
 from daba.core.errors import DabaError, DabaWarning
 from daba.io import bal_weights
 from daba.io.errors.bal import MAX_COUNT
-from daba.io.errors.bundler import MAGIC, explain, is_rotation, parse_counts
+from daba.io.errors.bundler import MAGIC, MOST_VIEWS, explain, is_rotation, parse_counts
 from daba.io.files import PathLike, open_input, open_output
 from daba.io.forward import (
     ForwardCameras,
@@ -134,7 +134,7 @@ def _read(stream: IO[bytes]) -> tuple[Floats, _Points]:
     pieces: list[_Points] = []
     left = P
     while left:
-        first, end = _walk(rest, left)
+        first, end = _walk(rest, left, MOST_VIEWS * C)
         if len(first):
             pieces.append(_part(rest[:end], first, C))
             left, rest = left - len(first), rest[end:]
@@ -164,13 +164,14 @@ def _take(blocks: Iterator[Floats], count: int, whole: bool = False) -> tuple[Fl
     return values[:cut], values[cut:]
 
 
-def _walk(values: Floats, most: int) -> tuple[list[int], int]:
-    """Where the points begin that are complete in `values`, at most so many, and their end."""
+def _walk(values: Floats, most: int, views: int) -> tuple[list[int], int]:
+    """Where the points begin that are complete in `values`, at most so many, each with at most so
+    many views, and their end."""
     begins: list[int] = []
     at, size, number = 0, len(values), memoryview(values.data)  # quicker than NumPy's own indexing
     while len(begins) < most and at + _POINT <= size:
         count = number[at + _POINT - 1]
-        if count < 0 or count % 1:  # not a number fails the second
+        if not 0 <= count <= views or count % 1:
             raise MisfitError
         after = at + _POINT + _VIEW * int(count)
         if after > size:

@@ -31,14 +31,20 @@ def split_suffix(path: PathLike) -> tuple[str, str]:
 
 
 @contextmanager
-def open_input(path: PathLike) -> Iterator[IO[bytes]]:
+def open_input(path: PathLike, compressed: bool = True) -> Iterator[IO[bytes]]:
     """Open a file to read bytes, decompressing by suffix or by its first bytes.
+
+    compressed   whether it may be; what is read as a whole may not, or a small file could fill
+                 the memory, and what is binary may begin with any bytes
 
     Whatever the operating system or a decompressor complains about, while the file is open,
     becomes a `DabaError`.
     """
     try:
         with open(path, "rb") as raw:
+            if not compressed:
+                yield raw
+                return
             start = raw.read(3) if raw.seekable() else b""
             if start:
                 raw.seek(0)

@@ -43,7 +43,7 @@ def save_images(path: PathLike, images: list[str] | None, count: int) -> None:
 
 
 def _read(path: Path) -> list[str]:
-    with open_input(path) as stream:
+    with open_input(path, compressed=False) as stream:
         text = stream.read().decode("utf-8", "surrogateescape")
     return [line.strip() for line in text.splitlines() if line.strip()]
 

@@ -5,25 +5,22 @@ An ordinary NumPy archive, without pickles: `np.load(path)["cameras"]` works any
 
 from __future__ import annotations
 
-import io
 import json
-import math
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.io.archives import MAGIC, Archive, Column
 from daba.io.files import PathLike, open_input, open_output
-from daba.io.info import own_errors, split_info
+from daba.io.info import checked_info, own_errors, split_info
 from daba.io.source import CHUNK, Source
 from daba.partition.ordering import Records
 from daba.problem.constraints import ARRAYS, Constraints, from_arrays
-from daba.problem.problem import Problem
+from daba.problem.problem import CAMERA_RECORD, Problem
 
 FORMAT = "daba problem"
 VERSION = 2
@@ -62,144 +59,121 @@ def save(problem: Problem, path: PathLike) -> None:
 
 def load(path: PathLike) -> Problem:
     """Read a problem written by `save`, or say why the file is not one."""
-    name = Path(path).name
     with _opened(path) as archive:
         head = _head(archive)
-        entries = {key: archive[key] for key in archive.files if key != "head"}
-        _check_types({what: array.dtype for what, array in entries.items()})
-    arrays: dict[str, Any] = {what: np.ascontiguousarray(entries[what]) for what in _ARRAYS}
-    try:
+        columns = _check_arrays(archive)
+        entries = {key: archive.read(key) for key in _wanted(archive)}
+        arrays: dict[str, Any] = {what: entries[what] for what in _ARRAYS}
         constraints = _constraints(head, entries)
-        info = _info(head, entries)
+        info = _info(head, entries, columns)
         own = own_errors(info)
         return Problem(
             **arrays, name=head["name"], info=info, own_errors=own, **vars(constraints)
         ).validated()
-    except DabaError as error:
-        raise DabaError(f"{name}: {error}") from error
 
 
 def open_source(path: PathLike, scratch: Path) -> Source:
     """Read a file without holding its observations; nothing is put into `scratch`."""
     with _opened(path) as archive:
         head = _head(archive)
+        columns = _check_arrays(archive)
         if head["version"] > 1:  # constraints need the whole problem
             return Source.of(load(path))
-        entries = {
-            key: archive[key] for key in archive.files if key not in ("head", *_OBSERVATIONS)
-        }
-        columns = {key: _column(archive, key) for key in _OBSERVATIONS if key in archive.files}
-        _check_types(
-            {what: array.dtype for what, array in entries.items()}
-            | {what: column.dtype for what, column in columns.items()}
-        )
-        K = columns["camera_index"].shape[0] if columns["camera_index"].shape else 0
-        for what, column in columns.items():
-            shape = (K, 2) if what == "u" else (K,)
-            if column.shape != shape:
-                raise DabaError(f"{what} must have shape {shape}, not {column.shape}")
-    if any(column.fortran for column in columns.values()):
-        return Source.of(load(path))  # in the file, columns follow each other and not rows
+        if any(archive.column(what).fortran for what in _OBSERVATIONS):
+            return Source.of(load(path))  # in the file, columns follow each other and not rows
+        entries = {key: archive.read(key) for key in _wanted(archive) if key not in _OBSERVATIONS}
+        info = _info(head, entries, columns)
+    K = columns["camera_index"].shape[0]
 
     def read() -> Iterator[Records]:
         with _opened(path) as archive:
-            opened = [_column(archive, what) for what in _OBSERVATIONS]
+            opened = [archive.column(what) for what in _OBSERVATIONS]
             for start in range(0, K, CHUNK):
                 yield Records(*(column.read(min(CHUNK, K - start)) for column in opened))
 
     return Source(
-        cameras=np.ascontiguousarray(entries["cameras"]),
-        points=np.ascontiguousarray(entries["points"]),
-        focal=np.ascontiguousarray(entries["focal"]),
+        cameras=entries["cameras"],
+        points=entries["points"],
+        focal=entries["focal"],
         observations=K,
         read=read,
         name=head["name"],
-        info=_info(head, entries),
+        info=info,
         file=Path(path).name,
     )
 
 
-class _Column:
-    """An entry of the archive that is read piece by piece."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        version = np.lib.format.read_magic(stream)
-        header = np.lib.format.read_array_header_1_0
-        if version != (1, 0):
-            header = np.lib.format.read_array_header_2_0
-        self.shape, self.fortran, self.dtype = header(stream)
-        self.fortran = self.fortran and len(self.shape) > 1
-        self._stream, self._left = stream, self.shape[0] if self.shape else 0
-
-    def read(self, rows: int) -> np.ndarray:
-        shape = (rows, *self.shape[1:])
-        size = math.prod(shape) * self.dtype.itemsize
-        data = self._stream.read(size)
-        self._left -= rows
-        if not self._left:
-            self._stream.read(1)  # the checksum is compared at the very end
-        if len(data) < size:
-            raise EOFError("the data end too early")
-        return np.frombuffer(data, self.dtype).reshape(shape)
-
-
-def _column(archive: Any, what: str) -> _Column:
-    return _Column(archive.zip.open(f"{what}.npy"))
-
-
 @contextmanager
-def _opened(path: PathLike) -> Iterator[Any]:
-    """The archive, while it is read: what is wrong with it becomes a `DabaError`."""
+def _opened(path: PathLike) -> Iterator[Archive]:
+    """The archive, while it is read: what is wrong with it becomes a `DabaError` that names it."""
     name = Path(path).name
-    with open_input(path) as stream:
-        if stream.read(4) != b"PK\x03\x04":
+    with open_input(path, compressed=False) as stream:
+        if stream.read(4) != MAGIC:
             raise DabaError(f"{name}: not an .npz file")
-        stream.seek(0, io.SEEK_SET)
+        stream.seek(0)
         try:
-            with np.load(stream, allow_pickle=False) as archive:
-                yield archive
+            yield Archive(stream)
         except DabaError as error:
             raise DabaError(f"{name}: {error}") from None
-        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError) as error:
-            raise DabaError(f"{name}: the file is damaged or cut short ({error})") from error
 
 
-def _check_types(found: dict[str, np.dtype]) -> None:
+def _wanted(archive: Archive) -> list[str]:
+    """What belongs to a problem; what else is there is not read."""
+    constraints = {_CONSTRAINT + name for name in ARRAYS}
+    return [
+        name
+        for name in archive.names
+        if name in _ARRAYS or name in constraints or name.startswith(_INFO_ARRAY)
+    ]
+
+
+def _check_arrays(archive: Archive) -> dict[str, Column]:
+    """What is known of every array before it is read: nothing is read of those that do not fit."""
+    missing = [what for what in _ARRAYS if what not in archive.names]
+    if missing:
+        raise DabaError(f"the array '{missing[0]}' is missing")
+    columns = {what: archive.column(what) for what in _ARRAYS}
     for what, dtype in _ARRAYS.items():
-        if what not in found:
-            raise DabaError(f"the array '{what}' is missing")
-        if found[what] != dtype:
-            raise DabaError(f"'{what}' is {found[what]}, not {np.dtype(dtype)}")
+        if columns[what].dtype != dtype:
+            raise DabaError(f"'{what}' is {columns[what].dtype}, not {np.dtype(dtype)}")
+    C, P, K = (sum(columns[what].shape[:1]) for what in ("cameras", "points", "camera_index"))
+    shapes: dict[str, tuple[int, ...]] = {
+        "cameras": (C, CAMERA_RECORD), "points": (P, 3), "focal": (C,), "u": (K, 2),
+        "camera_index": (K,), "point_index": (K,), "weights": (K,),
+    }  # fmt: skip
+    for what, shape in shapes.items():
+        if columns[what].shape != shape:
+            raise DabaError(f"{what} must have shape {shape}, not {columns[what].shape}")
+    return columns
 
 
-def _info(head: dict[str, Any], entries: dict[str, np.ndarray]) -> dict[str, Any]:
+def _info(
+    head: dict[str, Any], entries: dict[str, np.ndarray], columns: dict[str, Column]
+) -> dict[str, Any]:
     arrays = {
         key.removeprefix(_INFO_ARRAY): value
         for key, value in entries.items()
         if key.startswith(_INFO_ARRAY)
     }
-    return head["info"] | arrays
+    counts = (columns[what].shape[0] for what in ("cameras", "points", "camera_index"))
+    return checked_info(head["info"] | arrays, *counts)
 
 
 def _constraints(head: dict[str, Any], entries: dict[str, np.ndarray]) -> Constraints:
-    arrays = {
-        name: np.ascontiguousarray(entries[_CONSTRAINT + name])
-        for name in ARRAYS
-        if _CONSTRAINT + name in entries
-    }
+    arrays = {name: entries[_CONSTRAINT + name] for name in ARRAYS if _CONSTRAINT + name in entries}
     try:
         return from_arrays(arrays, head.get("prior_losses", {})) or Constraints()
     except (KeyError, TypeError, ValueError):
         raise DabaError("the file is damaged: its priors are incomplete") from None
 
 
-def _head(archive: Any) -> dict[str, Any]:
-    if "head" not in archive.files:
+def _head(archive: Archive) -> dict[str, Any]:
+    if "head" not in archive.names:
         raise DabaError("an .npz file, but not one that daba wrote")
     try:
-        head = json.loads(bytes(archive["head"].astype(np.uint8)))
+        head = json.loads(bytes(archive.read("head").astype(np.uint8)))
         form, version = head["format"], head["version"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise DabaError("an .npz file, but not one that daba wrote") from None
     if form != FORMAT or not isinstance(version, int):
         raise DabaError(f"holds a {form!r}, not a {FORMAT!r}")

@@ -18,6 +18,9 @@ import numpy as np
 from daba.problem.problem import Floats
 
 BLOCK = 1 << 22  # bytes of text parsed at once
+NOTHING = 1 << 20
+"""Bytes without a number, blank or comments, that may follow each other: a small compressed file
+must not be read for hours to find that nothing is in it."""
 _CHUNK = 1 << 16  # rows handled at once
 
 
@@ -27,7 +30,7 @@ class MisfitError(Exception):
 
 def numbers(stream: IO[bytes]) -> Iterator[Floats]:
     """The numbers of a text, block by block; lines with # may follow at the end."""
-    rest = b""
+    rest, blank = b"", 0
     while True:
         block = stream.read(BLOCK)
         text = rest + block
@@ -47,19 +50,24 @@ def numbers(stream: IO[bytes]) -> Iterator[Floats]:
                 raise MisfitError from None
             yield values
         if mark:
-            lines = (mark + comment + rest + stream.read()).splitlines()
+            lines = (mark + comment + rest + stream.read(NOTHING)).splitlines()
             if not all(line.startswith(b"#") or not line.strip() for line in lines):
                 raise MisfitError
-            return
-        if not block:
+            block = stream.read(1)
+        blank = 0 if text else blank + len(block)
+        if blank > NOTHING or (mark and block):
+            raise MisfitError
+        if mark or not block:
             return
 
 
 def first_line(stream: IO[bytes]) -> bytes:
-    """The next line that is not blank, or b'' at the end."""
-    line = stream.readline(1000)
-    while line and not line.strip():
-        line = stream.readline(1000)
+    """The next line that is not blank, or b'' at the end and where there is none for long."""
+    blank = 0
+    while (line := stream.readline(1000)) and not line.strip():
+        blank += len(line)
+        if blank > NOTHING:
+            return b""
     return line
 
 

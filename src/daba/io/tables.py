@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def read_list(path: PathLike, what: str, problem: Problem) -> Ints:
     names = names_of(problem) if what == "camera" else {}
     number = _numbering(what, problem)
     found = []
-    for line, text in enumerate(_text(path).splitlines(), start=1):
+    for line, text in enumerate(io.StringIO(_text(path), newline=None), start=1):
         words = text.partition("#")[0].replace(",", " ").split()
         found += [_which(word, what, number, names, f"{path}, line {line}") for word in words]
     if not found:
@@ -72,16 +72,16 @@ class _Row:
 def _read(
     path: PathLike, keys: tuple[str, ...], problem: Problem, loss: Loss, names: dict[str, int]
 ) -> Targets:
-    lines = csv.reader(io.StringIO(_text(path)), skipinitialspace=True)
-    header = [word.strip().lower() for word in next(lines, [])]
+    lines = _rows(path)
+    header = [word.strip().lower() for word in next(lines, (1, []))[1]]
     spread = _columns(path, header, keys)
     key = next(key for key in keys if key in header)
     what = "point" if key == "point" else "camera"
     number = _numbering(what, problem)
     rows: dict[int, int] = {}
     found: list[_Row] = []
-    for words in lines:
-        where = f"{path}, line {lines.line_num}"
+    for line, words in lines:
+        where = f"{path}, line {line}"
         if not any(word.strip() for word in words) or words[0].lstrip().startswith("#"):
             continue
         if len(words) != len(header):
@@ -91,7 +91,7 @@ def _read(
         which = _which(values[key], what, number, known, where, named=key == "image")
         if which in rows:
             raise DabaError(f"{where}: {what} {values[key]} is on line {rows[which]} already")
-        rows[which] = lines.line_num
+        rows[which] = line
         position = np.array([_number(values, name, where) for name in "xyz"])
         numbers = [_number(values, name, where) for name in spread]
         found.append(_Row(which, position, _covariance(numbers, where)))
@@ -104,6 +104,16 @@ def _read(
         covariance=np.array([row.covariance for row in found]),
         loss=loss,
     )
+
+
+def _rows(path: PathLike) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a table and their lines, which may end as on any system."""
+    rows = csv.reader(io.StringIO(_text(path), newline=None), skipinitialspace=True)
+    try:
+        for words in rows:
+            yield rows.line_num, words
+    except csv.Error as error:
+        raise DabaError(f"{path}, line {rows.line_num}: no table: {error}") from None
 
 
 def _columns(path: PathLike, header: list[str], keys: tuple[str, ...]) -> tuple[str, ...]:
@@ -174,7 +184,7 @@ def _numbering(what: str, problem: Problem) -> Callable[[int], int]:
 
 
 def _text(path: PathLike) -> str:
-    with open_input(path) as stream:
+    with open_input(path, compressed=False) as stream:
         data = stream.read()
     try:
         return data.decode("utf-8-sig")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import shutil
 import time
 import warnings
@@ -22,8 +23,10 @@ import numpy as np
 
 from daba.core.errors import DabaError, DabaWarning
 from daba.distributed.collective import write_collectively
-from daba.io.files import PathLike, folder_target, open_output, writing_folder
+from daba.io.archives import Archive
+from daba.io.files import PathLike, folder_target, open_output, reason, writing_folder
 from daba.io.folders import begin_folder, finish_folder
+from daba.problem.checks import check_finite
 from daba.runtime.loop import LoopProgress
 from daba.runtime.observers import Observer
 from daba.runtime.result import Iteration
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from daba.solver.interface import Solver
 
 FORMAT, VERSION = "daba checkpoint", 1
+MANIFEST = "manifest.json"
 KEPT = 2
 FREE = {
     "threads", "iterations", "max_seconds", "check", "function_tolerance", "gradient_tolerance",
@@ -120,8 +124,11 @@ class Checkpoints(Observer):
         _check_same(folder, manifest, solver, fingerprint)
         arrays = {}
         for device in range(solver.shard.first, solver.shard.first + solver.shard.num_devices):
-            arrays[device] = _read(folder / _name(device), manifest["files"][_name(device)])
-        solver.put_back(arrays, manifest["common"])
+            arrays[device] = _read(folder / _name(device), manifest["files"].get(_name(device)))
+        try:
+            solver.put_back(arrays, manifest["common"])
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise DabaError(_damaged(folder / MANIFEST, f"does not fit: {error}")) from error
         if self._goes_on():
             self._last = progress.iteration
         return progress
@@ -129,7 +136,7 @@ class Checkpoints(Observer):
 
 def latest(path: Path) -> Path:
     """The checkpoint itself, or the latest in a folder of them."""
-    if (path / "manifest.json").is_file():
+    if (path / MANIFEST).is_file():
         return path
     found = _checkpoints(path)
     if not found:
@@ -179,15 +186,21 @@ def _write(path: Path, arrays: dict[str, np.ndarray]) -> int:
     return zlib.crc32(data)
 
 
-def _read(path: Path, checksum: int) -> dict[str, np.ndarray]:
+def _read(path: Path, checksum: int | None) -> dict[str, np.ndarray]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise DabaError(_damaged(path, f"cannot be read: {error.strerror}")) from error
+        raise DabaError(_damaged(path, f"cannot be read: {reason(error)}")) from error
     if zlib.crc32(data) != checksum:
         raise DabaError(_damaged(path, "its checksum is not the one that was written"))
-    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
+    try:
+        archive = Archive(io.BytesIO(data))
+        arrays = {name: archive.read(name) for name in archive.names}
+        for name in ("cameras", "points"):
+            check_finite(name, arrays.get(name, np.zeros(0)))
+    except DabaError as error:
+        raise DabaError(_damaged(path, f"cannot be used: {error}")) from error
+    return arrays
 
 
 def _damaged(path: Path, why: str) -> str:
@@ -213,20 +226,20 @@ def _write_manifest(folder: Path, loop: Loop, files: dict[str, int]) -> None:
         "history": [asdict(entry) for entry in loop.history],
     }
     body = json.dumps(manifest, indent=1)
-    with open_output(folder / "manifest.json") as out:
+    with open_output(folder / MANIFEST) as out:
         out.write(f'{{"crc32": {zlib.crc32(body.encode())},\n"checkpoint": {body}}}\n'.encode())
 
 
 def _read_manifest(folder: Path) -> tuple[dict[str, Any], LoopProgress]:
-    path = folder / "manifest.json"
+    path = folder / MANIFEST
     try:
         text = path.read_text()
         outer = json.loads(text)
         manifest, checksum = outer["checkpoint"], outer["crc32"]
         kind, version = manifest["format"], manifest["version"]
     except OSError as error:
-        raise DabaError(_damaged(path, f"cannot be read: {error.strerror}")) from error
-    except (ValueError, KeyError, TypeError):
+        raise DabaError(_damaged(path, f"cannot be read: {reason(error)}")) from error
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise DabaError(_damaged(path, "is not a manifest that daba wrote")) from None
     if kind != FORMAT:
         raise DabaError(f"{path} holds a {kind!r}, not a {FORMAT!r}")
@@ -235,18 +248,30 @@ def _read_manifest(folder: Path) -> tuple[dict[str, Any], LoopProgress]:
     if zlib.crc32(json.dumps(manifest, indent=1).encode()) != checksum:
         raise DabaError(_damaged(path, "has been changed"))
     try:
-        history = [Iteration(**entry) for entry in manifest["history"]]
-        progress = LoopProgress(
-            manifest["iteration"], manifest["idle"], manifest["seconds"], history
-        )
-        missing = {"problem", "options", "common", "files"} - set(manifest)
-    except (KeyError, TypeError) as error:
+        progress = _progress(manifest)
+        for name in ("problem", "options", "common", "files"):
+            if not isinstance(manifest[name], dict):
+                raise TypeError(f"{name} must be a table")
+    except (KeyError, TypeError, ValueError) as error:
         raise DabaError(_damaged(path, f"is not complete: {error}")) from None
-    if missing:
-        raise DabaError(_damaged(path, f"is not complete: {min(missing)!r}"))
     if "marks" in manifest["problem"]:  # as version 0.1 called them
         manifest["problem"]["checksums"] = manifest["problem"].pop("marks")
     return dict(manifest), progress
+
+
+def _progress(manifest: dict[str, Any]) -> LoopProgress:
+    """How far the solve had come; `ValueError` if that is no number."""
+    history = [Iteration(**entry) for entry in manifest["history"]]
+    progress = LoopProgress(manifest["iteration"], manifest["idle"], manifest["seconds"], history)
+    for entry in ({name: manifest[name] for name in ("iteration", "idle", "seconds")},
+                  *map(asdict, history)):  # fmt: skip
+        for name, value in entry.items():
+            kind = int if name in ("iteration", "idle") else (int, float)
+            if isinstance(value, bool) or not isinstance(value, kind) or not math.isfinite(value):
+                raise ValueError(f"{name} is no number")
+            if name in ("iteration", "idle", "seconds") and value < 0:
+                raise ValueError(f"{name} is negative")
+    return progress
 
 
 def _check_same(

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.io.files import PathLike, folder_target, open_output, writing_folder
+from daba.io.archives import Archive
+from daba.io.files import PathLike, folder_target, open_input, open_output, writing_folder
 from daba.io.ply import openings
 from daba.problem.problem import Floats, Ints
 from daba.runtime.observers import Observer, warn_switched_off
@@ -248,29 +249,49 @@ def read_recording(folder: PathLike) -> tuple[Still, list[Snapshot]]:
     """Everything in a folder that `Recorder` has filled."""
     root = Path(folder)
     values = _read(root / STILL, Still._fields)
+    n, m = (values[name].size for name in ("camera_id", "point_id"))
+    _check(root / STILL, values, {
+        "name": ("U", ()), "sign": ("f", ()), "origin": ("f", (3,)), "wide": ("f", (n, 2)),
+        "camera_id": ("i", (n,)), "camera_device": ("i", (n,)),
+        "point_id": ("i", (m,)), "point_device": ("i", (m,)),
+        "colors": ("u", (m if values["colors"].size else 0, 3)),
+    })  # fmt: skip
     values |= {"name": str(values["name"]), "sign": float(values["sign"])}
     still = Still(**values)
     shots = []
     for path in sorted(root.glob("iteration-*.npz")):
         values = _read(path, Snapshot._fields)
+        _check(path, values, {
+            "iteration": ("i", ()), "seconds": ("f", ()), "mean_objective": ("f", ()),
+            "rms_pixels": ("f", ()), "cameras": ("f", (n, 12)), "points": ("f", (m, 3)),
+        })  # fmt: skip
         numbers = {key: values[key].item() for key in Snapshot._fields[:4]}
-        shot = Snapshot(**{**values, **numbers})
-        expected = (len(still.camera_id), 12), (len(still.point_id), 3)
-        if (shot.cameras.shape, shot.points.shape) != expected:
-            raise DabaError(f"{path} does not belong to {root / STILL}: other cameras or points")
-        shots.append(shot)
+        shots.append(Snapshot(**{**values, **numbers}))
     if not shots:
         raise DabaError(f"{root}: the recording holds no iteration")
     return still, shots
 
 
+def _check(path: Path, found: dict[str, Any], expected: dict[str, tuple[str, tuple]]) -> None:
+    """Raise `DabaError` unless every array has its kind and shape, and numbers are finite."""
+    for name, (kind, shape) in expected.items():
+        array = found[name]
+        fits = array.dtype.kind == kind and array.shape == shape
+        if not fits or (kind != "U" and not np.isfinite(array).all()):
+            raise DabaError(
+                f"{path} is damaged or does not belong to the rest: '{name}' is "
+                f"{array.dtype} {array.shape}"
+            )
+        if name.endswith("_device") and (array.min(initial=0) < 0 or array.max(initial=0) > 2**20):
+            raise DabaError(f"{path} is damaged: there is no such device")
+
+
 def _read(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DabaError(f"cannot read {path}: {error.strerror}") from error
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            return {name: archive[name] for name in names}
-    except Exception as error:  # zipfile and NumPy fail in many ways on a damaged file
-        raise DabaError(f"{path} is damaged or no part of a recording of daba") from error
+    with open_input(path, compressed=False) as stream:
+        try:
+            archive = Archive(stream)
+            return {name: archive.read(name) for name in names}
+        except DabaError as error:
+            raise DabaError(
+                f"{path} is damaged or no part of a recording of daba ({error})"
+            ) from error

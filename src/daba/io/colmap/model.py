@@ -68,7 +68,7 @@ class Model:
         return self.folder / (part + self.files.SUFFIX)
 
     def data(self, part: str) -> bytes:
-        with open_input(self.path(part)) as stream:
+        with open_input(self.path(part), compressed=False) as stream:
             return stream.read()
 
     @cached_property

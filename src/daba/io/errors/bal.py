@@ -14,7 +14,10 @@ from typing import IO
 
 from daba.core.errors import DabaError
 from daba.io.files import PathLike, open_input
+from daba.io.numbers import NOTHING
 
+PIECE = 1 << 20
+"""Bytes of a line that are looked at together."""
 MAX_COUNT = 2**31 - 1
 """Cameras and points are numbered with 32 bits."""
 
@@ -79,10 +82,25 @@ def explain(path: PathLike) -> DabaError:
 
 
 def lines_of(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Lines that are not blank, with their numbers."""
-    for number, line in enumerate(stream, 1):
-        if line.strip():
-            yield number, line
+    """Lines that are not blank, with their numbers. One that is very long comes in pieces that end
+    in white space; of a comment that is, only the first."""
+    number, whole, comment, rest, blank = 1, True, False, b"", 0
+    while piece := stream.readline(PIECE):
+        ends, cut_short = piece.endswith(b"\n"), len(piece) == PIECE
+        piece, rest = rest + piece, b""
+        comment = piece.startswith(b"#") if whole else comment
+        if cut_short and not ends and len(piece) <= 2 * PIECE:
+            cut = max(map(piece.rfind, (b" ", b"\t"))) + 1
+            piece, rest = piece[:cut], piece[cut:]
+        blank = 0 if piece.strip() and not comment else blank + len(piece)
+        if blank > NOTHING:
+            raise DabaError(f"nothing follows for millions of bytes, before line {number}")
+        if piece.strip() and (whole or not comment):
+            yield number, piece
+        whole = ends
+        number += ends
+    if rest.strip() and not comment:
+        yield number, rest
 
 
 def _check_observation(line: bytes, k: int, C: int, P: int, K: int) -> None:

@@ -14,6 +14,9 @@ from daba.io.errors.bal import MAX_COUNT, lines_of, number_in, show
 from daba.io.files import PathLike, open_input
 
 MAGIC = b"# Bundle file v0.3"
+MOST_VIEWS = 100
+"""Views of one point that one camera can have; one is right, and more than a few is no file of
+cameras and points."""
 
 
 def parse_counts(line: bytes) -> tuple[int, int]:
@@ -100,7 +103,7 @@ class _Reader:
         for _ in range(6):
             self._number(tokens)
         count = self._whole(tokens, f"point {point}: the number of its views")
-        if count < 0:
+        if not 0 <= count <= MOST_VIEWS * C:
             raise DabaError(f"point {point}: the number of its views must not be {count}")
         for _ in range(count):
             camera = self._whole(tokens, "the camera of a view")

@@ -23,7 +23,7 @@ import numpy as np
 from daba.core.errors import DabaError
 from daba.io.files import PathLike
 from daba.io.folders import output_folder
-from daba.io.info import own_errors, split_info
+from daba.io.info import checked_info, own_errors, split_info
 from daba.io.source import CHUNK
 from daba.io.store.arrays import Entry, open_array, write_arrays
 from daba.io.store.checks import check_array, check_distinct, check_order
@@ -92,7 +92,9 @@ class Store:
             key: self._open(self.path / info_file(key), entry)
             for key, entry in self.manifest.info_arrays.items()
         }
-        return self.manifest.info | arrays
+        m = self.manifest
+        with _named(self.path):
+            return checked_info(m.info | arrays, m.cameras, m.points, m.observations)
 
     def piece(self, device: int) -> Piece:
         """What a device holds, memory-mapped and read-only."""

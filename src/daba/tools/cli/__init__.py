@@ -64,6 +64,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _fail(str(stop), 128 + stop.number)
         except BrokenPipeError:
             return _closed_pipe()
+        except OSError as error:
+            if error.filename is None:
+                return _bug()
+            return _fail(f"{error.filename}: {error.strerror}", 2)
         except MemoryError:
             return _fail("not enough memory", 1)
         except SystemExit as stop:  # tyro's way out of --help and of flags it does not know
@@ -71,10 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 time.sleep(PATIENCE)
             return stop.code if isinstance(stop.code, int) else 0
         except Exception:
-            import traceback
-
-            print(printable(traceback.format_exc()), end="", file=sys.stderr)
-            return _fail("this is a bug in daba; please report it with the lines above", 1)
+            return _bug()
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -131,6 +132,14 @@ def _fail(message: str, code: int) -> int:
         _closed_pipe()
     abort_others(code)
     return code
+
+
+def _bug() -> int:
+    """Show where, in the `except` clause of what happened."""
+    import traceback
+
+    print(printable(traceback.format_exc()), end="", file=sys.stderr)
+    return _fail("this is a bug in daba; please report it with the lines above", 1)
 
 
 def _closed_pipe() -> int:
