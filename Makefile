@@ -12,7 +12,7 @@ PYTHONS ?= 3.11 3.12 3.13
 DEVICES ?= 8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test lint format pytest quick coverage test-pythons package docs picture \
+.PHONY: help setup lock demo test lint format pytest quick fuzz coverage test-pythons package docs picture \
     bench bench-ceres bench-colmap bench-scaling bench-weak clean
 
 help:  ## Show this help
@@ -59,6 +59,10 @@ pytest: $(TOOLS)  ## Run the tests only
 
 quick:  ## Run the tests that are quick: no Triton, no installation
 	@$(MAKE) --no-print-directory pytest TESTS='-m "not slow"'
+
+HOURS   ?= 1
+fuzz: $(TOOLS)  ## Try mutated files of every format for HOURS, with other mutants than make test
+	$(BIN)/python tests/fuzz/campaign.py --first 1000 --seconds $$(($(HOURS) * 3600)) $(ARGS)
 
 coverage: $(TOOLS)  ## Run the quick tests and say which lines they did not reach
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow" --cov --cov-report=term

@@ -102,8 +102,9 @@ def claim(count: int) -> Callable[[dict[str, bytes]], None]:
 @pytest.mark.parametrize("command", ["info", "convert", "partition", "solve"])
 def test_a_header_that_claims_a_trillion_points(npz: Path, command: str, capsys: Capsys) -> None:
     rewritten(npz, claim(10**12))
+    rest: dict[str, list[str | Path]]
     rest = {"convert": [npz.with_name("b.txt")], "partition": ["--devices", "2"]}
-    outcome = run(capsys, command, npz, *rest.get(command, []))  # type: ignore[arg-type]
+    outcome = run(capsys, command, npz, *rest.get(command, []))
     assert outcome.code == 2
     assert outcome.err == (
         "daba: error: a.npz: the file is damaged: 'points' is not as large as it says\n"
@@ -123,8 +124,8 @@ def test_odd_zip_headers(offset: int, value: int, npz: Path, capsys: Capsys) -> 
             data[found + at : found + at + 2] = value.to_bytes(2, "little")
             start = found + 4
     npz.write_bytes(data)
-    for argv in (["info", npz], ["convert", npz, npz.with_name("b.daba")]):
-        outcome = run(capsys, *argv)
+    for rest in ([], [npz.with_name("b.daba")]):
+        outcome = run(capsys, "convert" if rest else "info", npz, *rest)
         assert outcome.code == 2
         assert outcome.err.startswith("daba: error: a.npz: the file is damaged")
 
@@ -176,9 +177,10 @@ def test_tables_that_are_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["info", "convert", "partition", "solve", "report"])
 def test_names_that_are_too_long(command: str, tmp_path: Path, capsys: Capsys) -> None:
     name = tmp_path / ("x" * 300 + ".txt")
+    rest: dict[str, list[str | Path]]
     rest = {"convert": [tmp_path / "b.npz"], "partition": ["--devices", "2"]}
     rest |= {"report": ["--output", tmp_path / "r.html"]}
-    outcome = run(capsys, command, name, *rest.get(command, []))  # type: ignore[arg-type]
+    outcome = run(capsys, command, name, *rest.get(command, []))
     assert (outcome.code, "Traceback" in outcome.err) == (2, False)
     assert "x" * 300 in outcome.err
     bal = write_bal(tmp_path / "a.txt")
@@ -204,7 +206,8 @@ def test_manifests_of_checkpoints(name: str, npz: Path, capsys: Capsys) -> None:
     assert run(capsys, *argv, "--checkpoint", saved).code == 0
     manifest = next(saved.glob("*/manifest.json"))
     whole = json.loads(manifest.read_text())["checkpoint"]
-    for value in (None, "x", [], -1, {"a": 1}):
+    values: list[object] = [None, "x", [], -1, {"a": 1}]
+    for value in values:
         content = {k: v for k, v in whole.items() if k != name}
         content |= {} if value is None else {name: value}
         if content == whole | {"idle": -1} or (name, value) == ("history", []):

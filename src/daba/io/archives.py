@@ -77,7 +77,7 @@ class Column:
                 raise DabaError(
                     f"not enough memory for '{self.name}', {self.dtype} {self.shape}"
                 ) from None
-            data = memoryview(array.reshape(-1).view(np.uint8)) if array.size else b""
+            data = array.reshape(-1).view(np.uint8).data if array.size else b""
             done = 0
             while done < len(data):
                 if not (count := self._stream.readinto(data[done:])):  # type: ignore[attr-defined]

@@ -50,7 +50,9 @@ def checked_info(
     lenses = len(np.atleast_1d(info.get("lens_ids", ())))
     wrong = {
         "world_sign": lambda v: v in (1, -1),
-        "images": lambda v: isinstance(v, list) and all(isinstance(name, str) for name in v),
+        "images": lambda v: isinstance(v, list) and len(v) == in_file
+        and all(isinstance(name, str) for name in v),
+        "image_ids": lambda v: _indices(v, (cameras,)),
         "cameras_in_file": lambda v: isinstance(v, int) and v >= cameras,
         "registered": lambda v: _indices(v, (cameras,), in_file) and len(np.unique(v)) == cameras,
         "keys": lambda v: _indices(v, (observations,)),

@@ -12,6 +12,8 @@ from daba.core.errors import DabaError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
+LARGEST = 1e50
+"""Numbers beyond this are no measurements, and their sixth powers are infinite."""
 ORTHOGONALITY = 1e-6
 """How far R Rᵀ may be from the identity: text files round."""
 
@@ -25,15 +27,19 @@ def check_variables(cameras: Floats, points: Floats, focal: Floats) -> None:
 
 
 def check_finite(item: str, array: np.ndarray, start: int = 0) -> None:
-    """Raise `DabaError` for the first row, numbered from `start`, with a number that is not
-    finite."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        total = array.sum()  # one pass over a large array, and no memory
-    if np.isfinite(total):
+    """Raise `DabaError` for the first row, numbered from `start`, with a number that is not finite,
+    or so large that nothing could be computed with it."""
+    with np.errstate(all="ignore"):
+        squares = np.vdot(array, array)  # one pass over a large array, and no memory
+    if squares <= LARGEST**2:
         return
-    bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
+    rows = array.reshape(len(array), -1)
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if len(bad):
         raise DabaError(f"{item} {start + bad[0]}: NaN or infinite value ({array[bad[0]]})")
+    bad = np.flatnonzero((np.abs(rows) > LARGEST).any(axis=1))
+    if len(bad):
+        raise DabaError(f"{item} {start + bad[0]}: a value beyond {LARGEST:g} ({array[bad[0]]})")
 
 
 def check_positive(item: str, what: str, array: Floats, start: int = 0) -> None:

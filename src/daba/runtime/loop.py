@@ -94,6 +94,7 @@ class Loop:
         )
         solver.exchange.take_traffic()  # setting up is no iteration's
         now = self.record()
+        self.check_finite(now)
         if not self.history:
             self.history.append(now)
 
@@ -128,9 +129,17 @@ class Loop:
 
     def report(self) -> None:
         entry = self.record()
-        if not np.isfinite(entry.objective):
-            raise DabaError("the objective is not finite: the problem is numerically broken")
+        self.check_finite(entry)
         self.history.append(entry)
+
+    def check_finite(self, entry: Iteration) -> None:
+        if not np.isfinite(entry.objective):
+            name = self.fingerprint.get("name", "the problem")
+            where = "at the start" if not self.history else f"at iteration {self.iteration}"
+            raise DabaError(
+                f"{name}: the objective is not finite {where}: a point lies on the centre of a "
+                "camera that sees it, or numbers are far too large; daba info tells what is odd"
+            )
 
     def record(self) -> Iteration:
         """What has happened since the last report, everywhere."""

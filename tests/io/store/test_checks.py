@@ -56,6 +56,7 @@ WRONG: list[tuple[str, Callable[[np.ndarray], None], str]] = [
     ("inter-u", put((0, 1), np.inf), "observation 0: NaN or infinite value"),
     ("cameras", put((1, 3), 2.0), "camera 1: its rotation matrix is not a rotation"),
     ("points", put((0, 0), np.nan), "point 0: NaN or infinite value"),
+    ("points", put((0, 0), -1e300), "point 0: a value beyond 1e+50"),
     ("focal", put(0, 0), "camera 0: focal length must be positive"),
     ("camera_id", put(0, 8), "camera_id.npy is damaged: entry 0 is 8"),
     ("point_id", lambda a: put(0, a[1])(a), "point_id.npy is damaged"),
@@ -78,7 +79,7 @@ def test_pieces_are_refused(
         Store(folder).load()
 
 
-@pytest.mark.parametrize(("name", "change", "expected"), [WRONG[0], WRONG[7], WRONG[14]])
+@pytest.mark.parametrize(("name", "change", "expected"), [WRONG[0], WRONG[7], WRONG[15]])
 def test_every_command_refuses_them(
     name: str, change: Callable[[np.ndarray], None], expected: str, folder: Path, capsys: Capsys
 ) -> None:
