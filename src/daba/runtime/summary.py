@@ -13,10 +13,10 @@ Rows = list[tuple[str, str]]
 
 METHODS = {
     "lm": "Levenberg–Marquardt (lm)",
-    "daba": "decentralized, accelerated (daba)",
-    "duba": "decentralized (duba)",
-    "admm": "consensus on cameras (admm)",
-    "dr": "consensus on points (dr)",
+    "daba": "DABA, decentralized and accelerated (daba)",
+    "duba": "DABA without acceleration (duba)",
+    "admm": "ADMM, consensus on cameras (admm)",
+    "dr": "Douglas–Rachford, consensus on points (dr)",
 }
 LINEAR_SOLVERS = {"pcg": "conjugate gradients", "direct": "sparse Cholesky"}
 

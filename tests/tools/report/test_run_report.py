@@ -79,7 +79,7 @@ def test_one_run(histories: list[Path], tmp_path: Path, capsys: Capsys) -> None:
     for words in ("Filtered", "Communication and memory", "Work"):  # nothing to say of them
         assert f"<h2>{words}</h2>" not in page
     px = [data["result"][name]["rms"] for name in ("start_pixel_error", "pixel_error")]
-    assert f"{px[0]:.4g} → {px[1]:.4g} px" in text
+    assert f"{px[0]:.3g} → {px[1]:.3g} px" in text
     assert 'class="worse"' not in page
     for camera in data["overview"]["worst_cameras"]:
         assert f">{camera['solution']:.4g}</td>" in page

@@ -76,7 +76,7 @@ def _lead(runs: list[RecordedRun], noun: str) -> str:
     run = runs[0]
     p = run.problem
     words = f"{p['cameras']:,} {noun}s, {p['points']:,} points, {p['observations']:,} observations"
-    how = f" on {run.devices} devices" if run.devices > 1 else ""
+    how = f", on {run.devices} devices" if run.devices > 1 else ""
     return as_html(f"{words}, solved by {METHODS.get(run.method, run.method)}{how}.")
 
 
@@ -88,7 +88,7 @@ def _short(runs: list[RecordedRun]) -> str:
         px = run.pixels
         each = (run.seconds - run.history["seconds"][0]) / max(run.made, 1)
         entries = [
-            (f"{pixels(px[0])} → {pixels(px[1])} px", "pixel error, root mean square"),
+            (f"{pixels(px[0], 3)} → {pixels(px[1], 3)} px", "pixel error, root mean square"),
             (f"{run.made:,} in {seconds(run.seconds)}", f"iterations, {seconds(each)} each"),
             (f"{plain(first)} → {plain(last)}", "cost per observation, which was minimised"),
         ]

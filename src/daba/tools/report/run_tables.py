@@ -117,9 +117,9 @@ def errors_table(runs: list[RecordedRun]) -> Table:
     return Table("", about, head, rows)
 
 
-def pixels(value: float) -> str:
+def pixels(value: float, digits: int = 4) -> str:
     """A pixel error; – where it is not known, or a point is seen nowhere."""
-    return plain(value) if math.isfinite(value) else "–"
+    return plain(value, digits) if math.isfinite(value) else "–"
 
 
 def worst_table(run: RecordedRun, alone: bool) -> Table:
