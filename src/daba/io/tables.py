@@ -14,6 +14,7 @@ import numpy as np
 from daba.core.errors import DabaError
 from daba.core.losses import Loss
 from daba.io.files import PathLike, open_input
+from daba.problem.checks import LARGEST
 from daba.problem.priors import Targets
 from daba.problem.problem import Floats, Ints, Problem
 
@@ -131,10 +132,12 @@ def _covariance(numbers: list[float], where: str) -> Floats:
         sigma = np.broadcast_to(np.array(numbers), 3)
         if not (sigma > 0).all():
             raise DabaError(f"{where}: standard deviations must be positive")
+        if (sigma < 1.0 / LARGEST).any():
+            raise DabaError(f"{where}: a standard deviation below {1.0 / LARGEST:g} is none")
         return np.diag(np.square(sigma))
     xx, xy, xz, yy, yz, zz = numbers
     matrix = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    if not np.linalg.eigvalsh(matrix)[0] > 0:
+    if not np.linalg.eigvalsh(matrix)[0] > LARGEST**-2:
         raise DabaError(f"{where}: the covariance is not positive definite")
     return matrix
 
@@ -144,8 +147,8 @@ def _number(values: dict[str, str], name: str, where: str) -> float:
         value = float(values[name])
     except ValueError:
         raise DabaError(f"{where}: {name} must be a number, not '{values[name]}'") from None
-    if not np.isfinite(value):
-        raise DabaError(f"{where}: {name} must be finite, not '{values[name]}'")
+    if not abs(value) <= LARGEST:
+        raise DabaError(f"{where}: {name} must be finite, and no such number: '{values[name]}'")
     return value
 
 

@@ -85,9 +85,9 @@ class Targets:
 
     def validated(self, what: str, count: int) -> Targets:
         """Return self, or raise `DabaError` naming the first target that makes no sense."""
-        n = len(self)
         if self.index.ndim != 1 or not np.issubdtype(self.index.dtype, np.integer):
             raise DabaError(f"prior on {what}s: their numbers must be integers, (n,)")
+        n = len(self)
         shapes = ((self.target, (n, 3)), (self.information, (n, 3, 3)))
         if any(array.shape != shape or array.dtype != float for array, shape in shapes):
             raise DabaError(f"prior on {what}s: targets must be (n, 3), information (n, 3, 3)")
