@@ -3,6 +3,7 @@ observations given twice, in any order; and comparing problems and folders bit f
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,16 @@ def odd_problems(draw: st.DrawFn) -> tuple[Problem, int]:
     cameras = draw(st.integers(1, 7))
     size = st.integers(1, 12), st.integers(1, 60), st.integers(0, 1000)
     return odd_problem(cameras, *map(draw, size)), draw(st.integers(1, cameras))
+
+
+def mirrored(problem: Problem, which: Iterable[int]) -> Problem:
+    """Some points on the other side of the first camera that sees each of them: its ray is a line,
+    so that its own error stays what it was."""
+    points = problem.points.copy()
+    for j in which:
+        camera = problem.camera_index[problem.point_index == j][0]
+        points[j] = 2 * problem.centers[camera] - points[j]
+    return problem.with_estimate(problem.cameras, points)
 
 
 def assert_same(a: Problem, b: Problem) -> None:

@@ -6,22 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from odd_problems import mirrored
 
 import daba
+from daba.distributed.cheirality import start_in_front
+from daba.distributed.comm.base import Communicator
+from daba.distributed.shard import make_shard
+from daba.partition.partition import make_partition
 from daba.problem.cheirality import bring_to_front
 from daba.problem.intrinsics import STEREOGRAPHIC, points_behind
 from daba.problem.problem import Floats, Problem
 from helpers import random_problem, rays
-
-
-def mirrored(problem: Problem, which: list[int]) -> Problem:
-    """Some points on the other side of the first camera that sees each of them: its ray is a line,
-    so that its own error stays what it was."""
-    points = problem.points.copy()
-    for j in which:
-        camera = problem.camera_index[problem.point_index == j][0]
-        points[j] = 2 * problem.centers[camera] - points[j]
-    return problem.with_estimate(problem.cameras, points)
 
 
 def nearest_to_rays(problem: Problem, j: int) -> Floats:
@@ -70,6 +65,26 @@ def test_all_else_stays_to_the_bit() -> None:
     assert right.cameras.tobytes() == problem.cameras.tobytes()
     assert right.points[others].tobytes() == problem.points[others].tobytes()
     assert right.u is problem.u
+
+
+def test_the_order_of_observations_does_not_matter() -> None:
+    wrong = mirrored(random_problem(1, cameras=8, points=20), [2, 7, 11])
+    order = np.random.default_rng(0).permutation(wrong.num_observations)
+    names = ("camera_index", "point_index", "u", "weights")
+    mixed = replace(wrong, **{name: getattr(wrong, name)[order] for name in names})
+    assert bring_to_front(mixed)[0].points.tobytes() == bring_to_front(wrong)[0].points.tobytes()
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+def test_a_shard_finds_what_the_whole_problem_does(devices: int) -> None:
+    wrong = mirrored(random_problem(1, cameras=8, points=20), [2, 7, 11])
+    wrong = replace(wrong, free_points=np.arange(20) != 7)
+    shard = make_shard(wrong, make_partition(wrong, devices))
+    found, moved = start_in_front(shard, shard.state(), Communicator())
+    assert moved == 2
+    assert (
+        shard.to_problem(found.start).points.tobytes() == bring_to_front(wrong)[0].points.tobytes()
+    )
 
 
 def two_cameras(side: float, turned: float = 0.0) -> Problem:

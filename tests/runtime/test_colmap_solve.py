@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from colmap_models import mean_error, perturbed, pycolmap, read, synthetic, written
+from odd_problems import mirrored
 from places import DATA
 
 import daba
 from daba.io.colmap import Solution
 from daba.io.colmap.optics import NATIVE
+from daba.io.store import store
+from daba.io.store.store import Store
 from daba.problem.problem import Problem
 from daba.tools.cli import main
 
@@ -110,6 +113,24 @@ def test_points_behind_are_corrected(tmp_path: Path) -> None:
     assert daba.pixel_error(result.problem).behind == 0
     assert Solution(result.problem).mean_error < 1.05 * aim
     assert "points behind images" in result.summary()
+
+
+@pytest.mark.parametrize("method", ["daba", "lm"])
+def test_a_store_of_a_model_gives_what_the_model_does(method: str, tmp_path: Path) -> None:
+    problem = daba.load(written(synthetic("SIMPLE_RADIAL", noise=0.5), tmp_path / "start"))
+    problem = mirrored(problem, range(0, 40, 9))
+    store.save(problem, tmp_path / "start.daba", 2)
+    options = {"method": method, "devices": 2, "iterations": 20}
+    left, right = (
+        daba.solve(problem, **options),
+        daba.solve(Store(tmp_path / "start.daba"), **options),
+    )
+    assert left.corrected == right.corrected > 0
+    assert left.objective == right.objective
+    found = daba.gather(right)
+    assert found is not None
+    assert found.points.tobytes() == left.problem.points.tobytes()
+    assert daba.pixel_error(found).behind == 0
 
 
 def test_rays_that_never_meet() -> None:

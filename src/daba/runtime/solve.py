@@ -132,10 +132,21 @@ def _options(
 
 def _corrects_cheirality(problem: Problem | Store | None, options: Options) -> bool:
     """Whether points are to be brought in front of their cameras."""
-    if not isinstance(problem, Problem) or options.most_iterations == 0:
+    if problem is None or options.most_iterations == 0:
         return False
     chosen = options.points_in_front
     return "colmap" in problem.info if chosen is None else chosen
+
+
+def _put_together(
+    problem: Problem | Store | None, options: Options, comm: Communicator
+) -> Problem | Store | None:
+    """A store as a whole problem, where one device is to solve it."""
+    if problem is None or isinstance(problem, Problem) or comm.size > 1:
+        return problem
+    from daba.distributed.scatter import options_for
+
+    return problem.load() if options_for(problem, options).centralized else problem
 
 
 def _count(moved: np.ndarray | None) -> int:
@@ -158,14 +169,13 @@ class _Solve:
     ) -> Result:
         from daba.runtime.backend import make_backend
 
-        comm, given, moved = self.comm, problem, None
+        comm, moved = self.comm, None
+        problem = given = _put_together(problem, options, comm)
         whole = comm.broadcast(isinstance(problem, Problem))
         corrects = comm.broadcast(_corrects_cheirality(problem, options))
-        if (options.filter is not None or options.points_in_front) and not whole:
-            raise DabaError(
-                "filter and points_in_front need the whole problem, and a store is solved in parts"
-            )
-        if corrects:
+        if options.filter is not None and not whole:
+            raise DabaError("filter needs the whole problem, and a store is solved in parts")
+        if corrects and whole:
             from daba.problem.cheirality import bring_to_front
 
             problem, moved = self.changed(problem, bring_to_front)
@@ -174,6 +184,8 @@ class _Solve:
         self.began = time.perf_counter()
         setup = self.set_up(problem, options)
         with self.interrupt:
+            if corrects and not comm.broadcast(setup.orders is not None):
+                return self.in_parts_with_points_in_front(setup, checkpoints)
             result = replace(self.run(setup, checkpoints), corrected=_count(moved))
             if corrects:
                 result = self.with_points_in_front(result)
@@ -195,6 +207,25 @@ class _Solve:
             corrected = result.corrected + _count(moved)
             result = replace(self.solve_on(result, problem), corrected=corrected)
         return result
+
+    def in_parts_with_points_in_front(
+        self, setup: Setup, checkpoints: Checkpoints | None
+    ) -> Result:
+        """The same for a store, of which each process corrects its own part."""
+        from daba.distributed.cheirality import joined, start_in_front
+
+        whole = setup.shard  # a solver may let go of its observations
+        shard, corrected = start_in_front(whole, whole.state(), self.comm)
+        result = self.run(replace(setup, shard=shard), checkpoints)
+        for _ in range(CORRECTIONS):
+            if result.reason in BY_USER:
+                break
+            shard, moved = start_in_front(whole, joined(whole, result.local), self.comm)
+            if moved == 0:
+                break
+            corrected += moved
+            result = self.run(replace(setup, shard=shard))
+        return replace(result, corrected=corrected)
 
     def without_outliers(self, result: Result, pixels: float) -> Result:
         from daba.problem.outliers import filter_outliers

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from jobs import Job, bits, constrained, needs_mpi, read_history, run_all, scene, side_by_side
+from odd_problems import mirrored
 from places import HELPERS
 
 import daba
@@ -51,6 +52,8 @@ CASES = {
     "store": Case("scene.daba", output="daba", most=8),
     "store, none": Case("scene.daba", f"--refine none {HUBER} --linear-solver pcg"),
     "filtered": Case("scene.npz", "--filter 1 --points-in-front True", most=3, solves=2),
+    "in front": Case("mirrored.npz", "--points-in-front True", most=3),
+    "in front, store": Case("mirrored.daba", "--points-in-front True", most=3),
     "every third": Case("scene.npz", "--report-every 3"),
     "two scenes": Case("two.daba", output="daba", devices=4),
     "two scenes, none": Case("two.daba", "--refine none --check", devices=4),
@@ -80,6 +83,9 @@ def folder(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bits")
     daba.save(problem, folder / "scene.npz")
     write_store(lay_out(problem, make_partition(problem, 8)), folder / "scene.daba")
+    behind = mirrored(problem, range(0, 60, 7))
+    daba.save(behind, folder / "mirrored.npz")
+    write_store(lay_out(behind, make_partition(behind, 8)), folder / "mirrored.daba")
     asked = constrained(problem)
     daba.save(asked, folder / "asked.npz")
     write_store(lay_out(asked, make_partition(asked, 8)), folder / "asked.daba")
@@ -158,7 +164,10 @@ def test_an_older_mpi_without_persistent_collectives_will_do(folder: Path, solve
     assert bits(folder / "older.npz") == solution(alone, "sweep")
 
 
-@pytest.mark.parametrize(("file", "store"), [("sweep", "store"), ("none", "store, none")])
+@pytest.mark.parametrize(
+    ("file", "store"),
+    [("sweep", "store"), ("none", "store, none"), ("in front", "in front, store")],
+)
 def test_a_store_gives_what_its_file_gives(file: str, store: str, solved: Solved) -> None:
     for ranks in (0, 3):
         assert solution(solved(ranks), store) == solution(solved(ranks), file)
