@@ -120,11 +120,9 @@ def test_a_store_of_a_model_gives_what_the_model_does(method: str, tmp_path: Pat
     problem = daba.load(written(synthetic("SIMPLE_RADIAL", noise=0.5), tmp_path / "start"))
     problem = mirrored(problem, range(0, 40, 9))
     store.save(problem, tmp_path / "start.daba", 2)
-    options = {"method": method, "devices": 2, "iterations": 20}
-    left, right = (
-        daba.solve(problem, **options),
-        daba.solve(Store(tmp_path / "start.daba"), **options),
-    )
+    options = daba.Options(method=method, devices=2, iterations=20)  # type: ignore[arg-type]
+    left = daba.solve(problem, options)
+    right = daba.solve(Store(tmp_path / "start.daba"), options)
     assert left.corrected == right.corrected > 0
     assert left.objective == right.objective
     found = daba.gather(right)
