@@ -51,10 +51,15 @@ class Checkpointed(Solver):
         return states
 
     def common_state(self) -> dict[str, Any]:
-        """s of points, η, and whose turn it is among shared intrinsics."""
+        """s of points, η, whose turn it is among shared intrinsics, and the largest F."""
         table = self.operations.read()
         s = float(table[Row.S_POINTS, 0]) if self.accelerated else 1.0
-        return {"eta": float(table[Row.ETA, 0]), "s": s, "turn": int(table[Row.TURN, 0])}
+        return {
+            "eta": float(table[Row.ETA, 0]),
+            "s": s,
+            "turn": int(table[Row.TURN, 0]),
+            "largest": self.checked.largest,
+        }
 
     def put_back(self, states: dict[int, Arrays], common: dict[str, Any]) -> None:
         ops, x = self.operations, self._gathered(states, "")
@@ -74,7 +79,8 @@ class Checkpointed(Solver):
         table[Row.S_POINTS], table[Row.ETA] = common["s"], common["eta"]
         table[Row.TURN] = common["turn"]
         ops.write(table)
-        self.checked = invariants.Before.of(self)
+        largest = float(common.get("largest", 0.0))  # which version 0.1 did not keep
+        self.checked = invariants.Before.of(self, largest)
 
     def _gathered(self, states: dict[int, Arrays], prefix: str) -> State:
         """The estimate of all devices here; its ghosts are not known yet."""
