@@ -61,7 +61,8 @@ quick:  ## Run the tests that are quick: no Triton, no installation
 	@$(MAKE) --no-print-directory pytest TESTS='-m "not slow"'
 
 HOURS   ?= 1
-fuzz: $(TOOLS)  ## Try mutated files of every format for HOURS, with other mutants than make test
+fuzz: $(TOOLS)  ## Kill solves at random moments, then try mutated files of every format for HOURS
+	$(BIN)/python tests/fuzz/kills.py
 	$(BIN)/python tests/fuzz/campaign.py --first 1000 --seconds $$(($(HOURS) * 3600)) $(ARGS)
 
 coverage: $(TOOLS)  ## Run the quick tests and say which lines they did not reach

@@ -7,6 +7,7 @@ import io
 from pathlib import Path
 from random import Random
 
+import kills
 import pytest
 from campaign import attempt, command_line, perform
 from mutators import mutate_bytes
@@ -57,6 +58,11 @@ def test_a_violation_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("daba.io.formats.open_source", broken)
     monkeypatch.setattr("daba.io.store.streaming.open_source", broken)
     assert "exit code 1" in attempt("bal", 0, 0, example, made, tmp_path / "mutant")
+
+
+@pytest.mark.slow
+def test_kills() -> None:
+    assert kills.campaign(2, seed=3) == []
 
 
 def test_mutants_follow_from_their_seed() -> None:

@@ -248,6 +248,8 @@ def _process(rank: Mapping[str, Any]) -> Process:
 def _overview(data: Mapping[str, Any]) -> Overview:
     errors, devices, seen = data["errors"], data["devices"], data["map"]
     edges = np.array(errors["edges"], float)
+    if edges.ndim != 1 or not (np.diff(edges) > 0).all() or not np.isfinite(edges).all():
+        raise ValueError("the edges of its histograms do not ascend")
     start, solution = (_errors(errors[when], len(edges) + 1) for when in ("start", "solution"))
     counts = {name: [int(n) for n in devices[name]]
               for name in ("cameras", "points", "observations", "inter")}  # fmt: skip
