@@ -134,6 +134,13 @@ def test_a_climb_is_told_once_and_the_solve_goes_on(
     assert result.history[4].objective == result.history[0].objective
 
 
+def test_the_time_limit_that_is_told_is_the_one_that_was_set(problem: Problem) -> None:
+    """It counts for all runs of a solve together."""
+    result = daba.solve(problem, max_seconds=1e-3, filter=1.0)
+    assert result.dropped is not None
+    assert result.reason == "reached the time limit of 0.001 s"
+
+
 def test_what_each_process_did_adds_up_over_runs(problem: Problem) -> None:
     result = daba.solve(problem, iterations=3, filter=1.0)
     [rank] = result.ranks

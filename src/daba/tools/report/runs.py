@@ -255,13 +255,16 @@ def _overview(data: Mapping[str, Any]) -> Overview:
               for name in ("cameras", "points", "observations", "inter")}  # fmt: skip
     if len({len(row) for row in counts.values()}) != 1:
         raise ValueError("its devices have different counts")
+    size = np.array(seen["size"], float).reshape(2)
+    if not (np.isfinite(size) & (size > 0)).all():
+        raise ValueError("its map has no size")
     return Overview(
         devices=counts,
         edges=edges,
         start=start,
         solution=solution,
         worst=[_camera(camera) for camera in data["worst_cameras"]],
-        size=np.array(seen["size"], float).reshape(2),
+        size=size,
         cameras=unpack(seen["cameras"]),
         points=unpack(seen["points"]),
         machine=dict(data["machine"]),
