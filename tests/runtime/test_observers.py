@@ -134,9 +134,17 @@ def test_a_climb_is_told_once_and_the_solve_goes_on(
     assert result.history[4].objective == result.history[0].objective
 
 
+def test_a_filter_that_would_leave_nothing_does_not_cost_the_result(problem: Problem) -> None:
+    result = daba.solve(problem, iterations=2, filter=1e-9)
+    assert result.dropped is None
+    assert result.objective < result.history[0].objective
+    [note] = result.notes
+    assert note.startswith("nothing was filtered: every observation has a pixel error above 1e-09")
+
+
 def test_the_time_limit_that_is_told_is_the_one_that_was_set(problem: Problem) -> None:
     """It counts for all runs of a solve together."""
-    result = daba.solve(problem, max_seconds=1e-3, filter=1.0)
+    result = daba.solve(problem, max_seconds=1e-3, filter=20.0)
     assert result.dropped is not None
     assert result.reason == "reached the time limit of 0.001 s"
 

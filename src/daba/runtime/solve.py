@@ -232,7 +232,10 @@ class _Solve:
 
         if result.reason in BY_USER:
             return result
-        problem, dropped = self.changed(result.solution, lambda p: filter_outliers(p, pixels))
+        try:
+            problem, dropped = self.changed(result.solution, lambda p: filter_outliers(p, pixels))
+        except DabaError as error:  # on all processes; what was solved for is not lost
+            return replace(result, notes=[*result.notes, f"nothing was filtered: {error}"])
         if self.comm.broadcast(dropped is not None and dropped.observations == 0):
             return replace(result, dropped=dropped)
         return replace(self.solve_on(result, problem), corrected=result.corrected, dropped=dropped)
