@@ -66,17 +66,18 @@ def _worker(name: str, first: int, count: int, seed: int) -> Iterator[tuple[int,
     argv = [sys.executable, str(HERE / "campaign.py"), "--worker", "--seed", str(seed)]
     argv += ["--first", str(first), "--count", str(count), name]
     expected = first
-    with subprocess.Popen(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
         assert process.stdout is not None
         for line in process.stdout:
             number, why = json.loads(line)
             expected = number + 1
             yield number, why
-        assert process.stderr is not None
-        said = process.stderr.read()
         code = process.wait()
+        errors.seek(0)
+        said = errors.read().decode(errors="replace")  # libraries print what is in a file
     if expected < first + count:
         yield expected, f"the process died ({code}): {said[-600:]}"
 
