@@ -1,13 +1,15 @@
 """NumPy's meaning of the few names that the files in `BOUND` are written in."""
 
-from numpy import exp, expm1, log1p, maximum, minimum, sin, sqrt, where
+from numpy import arctan2, exp, expm1, log1p, maximum, minimum, sin, sqrt, tan, where
 
 __all__ = [
-    "BOUND", "cube", "exp", "expm1", "jit", "log1p", "maximum", "minimum", "sin", "sqrt", "where",
+    "BOUND", "arctan2", "cube", "exp", "expm1", "jit", "log1p", "maximum", "minimum", "sin", "sqrt",
+    "tan", "where",
 ]  # fmt: skip
 
-BOUND = ("decisions", "formulas")
-"""Modules of `core` that the backends load again with these names bound to their own."""
+BOUND = ("decisions", "formulas", "lenses", "pixel", "ray", "camera_models", "lm")
+"""Modules of `core` that the backends load again with these names bound to their own, and others
+that their kernels are made of."""
 
 
 def jit(function):
