@@ -2,7 +2,8 @@
 
     python tests/fuzz/campaign.py [--count 200] [--seed 0] [--seconds 3600] [FORMAT …]
 
-Whatever is in a file, a command ends with exit code 0 or 2; with 2 it says so in a line that names
+Whatever is in a file, a command ends with exit code 0, 2 or 3 (worse
+than the start); with 2 it says so in a line that names
 the file; it leaves nothing behind, takes no memory that the file does not account for, and ends
 soon. Every mutant follows from seed, format and number, which a violation is reported with, so that
 `--only NUMBER` makes it again. Mutants are tried in a process of their own: one that crashes costs
@@ -132,7 +133,7 @@ def attempt(name: str, number: int, seed: int, example: Path, made: Path, folder
         signal.alarm(0)
     taken = _peak() - held
     why = ""
-    if code not in (0, 2):
+    if code not in (0, 2, 3):
         why = f"exit code {code}: {err.getvalue()[-1500:]}"
     elif "Traceback" in err.getvalue() or "Error:" in err.getvalue():
         why = f"a traceback: {err.getvalue()[-1500:]}"

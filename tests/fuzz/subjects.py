@@ -125,9 +125,9 @@ def _model(kind: str) -> Callable[[Path], Path]:
 
 def _store(constrained: bool) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
-        from daba.io.store import store
+        from daba.io.store import writing
 
-        store.save(problem(constrained), folder / "scene.daba", 2)
+        writing.save(problem(constrained), folder / "scene.daba", 2)
         return folder / "scene.daba"
 
     return make

@@ -5,7 +5,9 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ import daba.io
 from daba.core.errors import DabaError, DabaWarning
 from daba.io import bal, numbers
 from daba.io.bal_weights import weights_path
+from daba.io.store import store, writing
 from daba.problem.intrinsics import pixel_error, pixel_errors
 from daba.problem.problem import Problem
 
@@ -255,3 +258,54 @@ def test_angle_axis_there_and_back(axis: tuple[float, float, float], angle: floa
     np.testing.assert_allclose(bal.rotation_matrices(back[None]), R, atol=4e-15)
     if angle < 3.1:  # at π, v and −v are the same rotation
         np.testing.assert_allclose(back, v, rtol=1e-12, atol=1e-14)
+
+
+def test_pixels_are_those_of_the_format(tmp_path: Path) -> None:
+    """The pixel error is BAL's own formula, parameters are the file's, and a solution in pixels is
+    written with the very numbers that were found."""
+    daba.save(plain_bal.scene(), tmp_path / "a.txt")
+    start = daba.load(tmp_path / "a.txt", "standard")
+    read = plain_bal.read(tmp_path / "a.txt")
+    model = np.array(read[1])[:, 6:]
+    np.testing.assert_array_equal(start.optics.params[:, [0, 3, 4]], model)
+    assert not start.optics.params[:, [1, 2]].any()
+    np.testing.assert_allclose(pixel_errors(start), plain_bal.pixel_errors(read), rtol=1e-9)
+    behind = start.changed(points=2 * start.centers[0] - start.points)
+    assert np.isfinite(pixel_errors(behind)).all()
+    optics = start.optics
+    params = optics.params * np.linspace(0.99, 1.01, optics.params.size).reshape(-1, 16)
+    solved = start.with_optics(replace(optics, params=params), start.points + 0.01, start.poses)
+    daba.save(solved, tmp_path / "b.txt")
+    assert not (tmp_path / "b.txt.weights.json").exists()
+    after = plain_bal.read(tmp_path / "b.txt")
+    np.testing.assert_array_equal(np.array(after[1])[:, 6:], params[:, [0, 3, 4]])
+    np.testing.assert_allclose(pixel_errors(solved), plain_bal.pixel_errors(after), rtol=1e-9)
+    np.testing.assert_array_equal(solved.focal, params[:, 0])
+    np.testing.assert_allclose(solved.pixels, start.pixels, rtol=1e-12, atol=1e-12)
+    again = daba.load(tmp_path / "b.txt", "standard")
+    assert again.objective() == pytest.approx(solved.objective(), rel=1e-9)
+
+
+def test_pixels_of_a_store_that_only_has_rays(tmp_path: Path) -> None:
+    """Cameras are fitted to the rays of all devices, as those of the whole problem are."""
+    problem = plain_bal.scene()
+    writing.save(problem, tmp_path / "a.daba", devices=3)
+    there = store.Store(tmp_path / "a.daba")
+    np.testing.assert_allclose(there.optics.params, problem.optics.params, rtol=1e-9, atol=1e-12)
+    for device in range(3):
+        piece = there.piece(device, "pixel")
+        ids = there.numbers(device)
+        for records, number in zip((piece.intra, piece.inter), ids, strict=True):
+            np.testing.assert_array_equal(records.u, problem.pixels[number])
+            assert (records.weight == 1).all()
+
+
+def test_a_problem_in_pixels_can_be_pickled(tmp_path: Path) -> None:
+    daba.save(plain_bal.scene(), tmp_path / "a.txt")
+    start = daba.load(tmp_path / "a.txt", "standard")
+    solved = start.with_optics(start.optics, start.points + 0.01, start.poses)
+    again = pickle.loads(pickle.dumps(solved))
+    assert not again.has_rays
+    np.testing.assert_array_equal(again.u, solved.u)
+    with pytest.raises(AttributeError):
+        again.nothing  # noqa: B018

@@ -56,7 +56,7 @@ def test_foreign_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"version": 3}, "written in version 3 of the format by a newer daba"),
+        ({"version": 4}, "written in version 4 of the format by a newer daba"),
         ({"format": "daba checkpoint"}, "holds a 'daba checkpoint', not a 'daba problem'"),
         ({"name": None}, "name or info is missing"),
     ],

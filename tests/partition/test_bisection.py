@@ -39,7 +39,8 @@ def test_as_many_devices_as_cameras() -> None:
 
 def test_neighbours_stay_together(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = daba.generate(synthetic("street", cameras=40, points=800)).start
-    assert centroids_seen(problem).shape == (40, 3)
+    seen = centroids_seen(problem.points, problem.camera_index, problem.point_index, 40)
+    assert seen.shape == (40, 3)
     monkeypatch.setattr("daba.partition.partition.has_metis", lambda: False)
     cut, random = (
         len(make_shard(problem, partition).inter.camera)

@@ -43,7 +43,7 @@ def test_memory_is_what_the_arrays_take(refine: Any) -> None:
     partition = make_partition(problem, 4)
     predicted = statistics(problem, partition).memory
     layout = lay_out(problem, partition)
-    options = Options(devices=4, refine=refine, linear_solver="pcg")
+    options = Options(method="daba", devices=4, refine=refine, linear_solver="pcg")
     for device in range(4):
         shard = join([layout.piece(device)], device, layout.extent)
         for array, order, ghosts, values in (

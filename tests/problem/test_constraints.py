@@ -12,7 +12,7 @@ import pytest
 import daba
 from daba.distributed.shard import make_shard
 from daba.io import native
-from daba.io.store import store
+from daba.io.store import writing
 from daba.partition.ordering import lay_out
 from daba.problem.constraints import Constraints
 from daba.problem.diagnostics import inspect
@@ -190,7 +190,7 @@ def test_each_device_gets_its_part() -> None:
 def test_files_keep_constraints(tmp_path: Path) -> None:
     problem = asked(random_problem())
     native.save(problem, tmp_path / "a.npz")
-    store.save(problem, tmp_path / "a.daba", 3)
+    writing.save(problem, tmp_path / "a.daba", 3)
     for path in ("a.npz", "a.daba"):
         found = daba.load(tmp_path / path)
         same(found.constraints, problem.constraints)
@@ -201,7 +201,7 @@ def test_files_without_constraints_are_as_they_were(tmp_path: Path) -> None:
     """An older daba must be able to read them."""
     problem = random_problem()
     native.save(problem, tmp_path / "a.npz")
-    store.save(problem, tmp_path / "a.daba")
+    writing.save(problem, tmp_path / "a.daba")
     assert '"version": 1' in (tmp_path / "a.daba" / "manifest.json").read_text()
     with np.load(tmp_path / "a.npz") as archive:
         assert b'"version": 1' in bytes(archive["head"])

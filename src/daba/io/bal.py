@@ -29,6 +29,7 @@ from daba.io.forward import (
     ForwardObservations,
     Reading,
     check_intrinsics,
+    divisors,
     first_info,
     from_problem,
     paper_intrinsics,
@@ -148,7 +149,7 @@ def save(problem: Problem, path: PathLike) -> None:
             write_rows(out, "%.17g\n" * 9, list(parameters[c].T))
         for c in chunks(problem.num_points):
             write_rows(out, "%.17g\n" * 3, list(-problem.points[c].T))
-    bal_weights.save(path, model[:, 0], problem.focal)
+    bal_weights.save(path, model[:, 0], divisors(problem, model[:, 0]))
 
 
 def rotation_matrices(angle_axis: Floats) -> Floats:

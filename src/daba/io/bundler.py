@@ -39,6 +39,7 @@ from daba.io.forward import (
     ForwardObservations,
     Reading,
     check_intrinsics,
+    divisors,
     from_problem,
     pixels,
     to_problem,
@@ -115,7 +116,8 @@ def save(problem: Problem, path: PathLike) -> None:
         for c in chunks(problem.num_points, _AT_ONCE):
             views = order[ends[c.start] : ends[c.stop]]
             _write_points(out, problem, c, counts[c], views, number)
-    bal_weights.save(path, cameras.model[:, 0], problem.focal)
+    f = cameras.model[:, 0]
+    bal_weights.save(path, f, divisors(problem, f))
     save_images(path, problem.info.get("images"), total)
 
 

@@ -84,19 +84,31 @@ def constrain(
 
 def _shared(problem: Problem, how: str) -> Problem:
     if how == "none":
-        return replace(problem, shared=None)
+        return _with_groups(problem, None)
     if how == "file":
         return problem
     if how != "all":
         raise DabaError(f"share_intrinsics must be file, none or all, not '{how}'")
     rows = np.column_stack([problem.focal, problem.intrinsics])
+    if (optics := problem.given_optics) is not None:
+        own = np.column_stack([optics.model, optics.params])
+        rows = np.hstack([rows, own[optics.camera]])
     group = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
     if len(np.unique(group)) == problem.num_cameras:
         raise DabaError(
             "no two cameras have the same focal length and intrinsics at the start, so there is "
             "nothing to share"
         )
-    return replace(problem, shared=group.astype(np.int32))
+    return _with_groups(problem, group.astype(np.int32))
+
+
+def _with_groups(problem: Problem, group: Ints | None) -> Problem:
+    """The problem with other groups of cameras that share intrinsics; None: none do."""
+    optics = problem.given_optics
+    if optics is not None:
+        one_each = np.arange(problem.num_cameras, dtype=np.int32)
+        optics = optics.with_cameras(one_each if group is None else group)
+    return problem.changed(shared=group, given_optics=optics)
 
 
 def _fixed(problem: Problem, what: str) -> Problem:
@@ -120,8 +132,7 @@ def _fixed(problem: Problem, what: str) -> Problem:
     else:
         columns = {"intrinsics": slice(6, 9), "poses": slice(0, 6), "cameras": slice(0, 9)}[kind]
         cameras[chosen, columns] = False
-    return replace(
-        problem,
+    return problem.changed(
         free_cameras=_both(problem.free_cameras, cameras),
         free_points=_both(problem.free_points, points),
     )
@@ -155,7 +166,7 @@ def _with_priors(problem: Problem, options: ConstraintOptions) -> Problem:
             priors = replace(priors, **{kind: read(path, problem, loss)})
     if options.intrinsics_prior is not None:
         priors = replace(priors, intrinsics=_focal_priors(problem, options.intrinsics_prior))
-    return replace(problem, priors=priors) if len(priors) else problem
+    return problem.changed(priors=priors) if len(priors) else problem
 
 
 def _focal_priors(problem: Problem, sigma: float) -> Targets:

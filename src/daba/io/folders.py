@@ -21,7 +21,7 @@ from daba.io.files import PathLike, folder_target, writing_folder
 FORMAT = "daba store"
 MANIFEST = "manifest.json"
 
-_OURS = re.compile(r"manifest\.json|device-\d{4,}|info-.*\.npy")
+_OURS = re.compile(r"manifest\.json|device-\d{4,}|(info|optics)-.*\.npy")
 
 
 def check_folder(path: PathLike) -> None:

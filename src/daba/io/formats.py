@@ -19,7 +19,7 @@ from daba.io.files import PathLike, split_suffix
 from daba.io.folders import is_store
 from daba.io.forward import Intrinsics, Reading
 from daba.io.source import Source
-from daba.io.store import store
+from daba.io.store import store, writing
 from daba.problem.problem import Problem
 
 __all__ = ["FORMATS", "Format", "load", "open_source", "save"]
@@ -47,12 +47,12 @@ FORMATS = (
     Format("colmap", (), colmap.load, colmap.save),
     Format("npz", (".npz",), native.load, native.save, open_source=native.open_source),
     Format("ply", (".ply",), None, ply.save),
-    Format("store", (".daba",), store.load, store.save),
+    Format("store", (".daba",), store.load, writing.save),
 )
 
 
 def load(
-    path: PathLike,
+    path: PathLike | Any,
     intrinsics: Intrinsics = "auto",
     format: str | None = None,
     rigs: Rigs = "keep",
@@ -61,14 +61,17 @@ def load(
 
     Args:
         path: BAL (.txt or .bal) or Bundler (.out), both also with .bz2 or .gz, daba's own .npz, or
-            the folder of a COLMAP model or of a store, whatever its name
+            the folder of a COLMAP model or of a store, whatever its name; or a
+            `pycolmap.Reconstruction`
         intrinsics: how k1 and k2 are read: "paper", as the paper's authors do, or "standard", as
             BAL and Bundler define them; "auto" is the first for BAL, the second for Bundler; other
             formats have only one reading
         format: "bal", "bundler", "colmap", "npz" or "store" if the file's name does not say
-        rigs: COLMAP: "keep" refuses a model in which one frame has several images, which must not
-            move relative to each other; "free" takes every image for itself
+        rigs: COLMAP: "keep" lets the images of a frame of a rig move only together; "free" takes
+            every image for itself
     """
+    if colmap.is_reconstruction(path):
+        return colmap.load_reconstruction(path, rigs)
     if not split_suffix(path)[0] and not Path(path).exists():
         raise DabaError(f"cannot read {path}: there is no such file or folder")
     form = _find(path, format)
@@ -106,7 +109,7 @@ def save(
     Args:
         path: BAL (.txt or .bal) or Bundler (.out), both also with .bz2 or .gz, daba's own .npz,
             which loses nothing, .ply, points and cameras for a viewer, or .daba, a store for one
-            device (`daba.io.store.store.save` writes one for several); any other name, if the
+            device (`daba.io.store.save` writes one for several); any other name, if the
             problem was read from a COLMAP model, is the folder of that model, adjusted
         format: "bal", "bundler", "colmap", "npz", "ply" or "store" if the file's name does not say
         kind: COLMAP: "binary" or "text"; "same" is as it was read

@@ -8,17 +8,19 @@ Both project `P = R X + t` to `u_px = f (1 + k1 ρ² + k2 ρ⁴) p` with `p = �
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from daba.core.errors import DabaError
+from daba.core.errors import DabaError, DabaWarning
 from daba.io import bal_weights
 from daba.io.files import PathLike
 from daba.io.numbers import chunks
 from daba.problem.intrinsics import forward_model, rays_from_forward
 from daba.problem.problem import Floats, Ints, Problem, camera_records, pixel_weights
+from daba.problem.rays import COEFFICIENTS, lenses, radial_optics
 
 Reading = Literal["paper", "standard"]
 """How k1 and k2 of a file are taken."""
@@ -68,16 +70,19 @@ def to_problem(
     for c in chunks(len(u)):
         u[c] /= -f[cam[c], None]
     info = first_info(path, intrinsics)
+    given: Floats | None = None
     with np.errstate(over="ignore", invalid="ignore"):  # `validated` names the camera
         if intrinsics == "paper":
             d = paper_intrinsics(cameras.model)
         else:
             d, info["intrinsics_fit"] = rays_from_forward(cam, u, f, k)
+            given = np.ascontiguousarray(cameras.model)
             f, d = _change_divisor(cam, u, f, d, bal_weights.load(path, f))
     weights = np.empty(len(u))
     for c in chunks(len(u)):
         weights[c] = pixel_weights(u[c], f[cam[c]])
     np.negative(points, out=points)
+    one_each = np.arange(len(f), dtype=np.int32)
     try:
         return Problem(
             cameras=records(cameras, d),
@@ -89,6 +94,7 @@ def to_problem(
             focal=f,
             name=stem(path),
             info=info,
+            given_optics=None if given is None else radial_optics(one_each, given, d),
         ).validated()
     except DabaError as error:
         raise DabaError(f"{Path(path).name}: {error}") from error
@@ -96,17 +102,46 @@ def to_problem(
 
 def from_problem(problem: Problem) -> ForwardCameras:
     """The cameras of a problem, fitted by `daba.problem.intrinsics.forward_model`."""
-    if "colmap" in problem.info:
-        from daba.io.colmap.optics import check_forward
-
-        check_forward(problem)
+    _check_forward(problem)
     R = problem.rotations.transpose(0, 2, 1)  # world to camera
     return ForwardCameras(R, np.einsum("cij,cj->ci", R, problem.centers), forward_model(problem))
 
 
+def _check_forward(problem: Problem) -> None:
+    """Raise `DabaError` if the cameras of a problem cannot be written as (f, k1, k2)."""
+    optics = problem.given_optics
+    if optics is None or optics.bundler:
+        return
+    ids = problem.info.get("camera_ids", np.arange(len(optics.model)))
+    for number, model in zip(ids, optics.models(), strict=True):
+        if model.id not in COEFFICIENTS:
+            raise DabaError(
+                f"camera {number} is {model.name}, which BAL and Bundler cannot express; they have "
+                "a focal length and two coefficients of radial distortion"
+            )
+    lens = lenses(optics)
+    uneven = np.flatnonzero(lens[:, 0] != lens[:, 1])
+    if len(uneven):
+        warnings.warn(
+            f"camera {ids[uneven[0]]} has different fx and fy, and BAL and Bundler one focal "
+            "length: its pixels are written as if they were square",
+            DabaWarning,
+            stacklevel=4,
+        )
+
+
 def pixels(problem: Problem, k: slice | np.ndarray) -> Floats:
     """Some observations in the file's pixels, (n,2)."""
+    given = problem.given_optics
+    if given is not None and given.bundler and given.pixels is not None:
+        return -given.pixels[k]
     return np.asarray(-problem.focal[problem.camera_index[k], None] * problem.u[k])
+
+
+def divisors(problem: Problem, focal: Floats) -> Floats:
+    """By what observations were divided, of cameras that are written with these focal lengths: of a
+    solution in pixels, by them."""
+    return problem.focal if problem.has_rays else focal
 
 
 def records(cameras: ForwardCameras, d: Floats) -> Floats:

@@ -1,27 +1,23 @@
-"""`problem.info`: on disk, arrays such as colours apart from what fits into JSON; what may stand in
-it where it is read again; and what it says about pixel errors."""
+"""`problem.info`: on disk, arrays such as colours apart from what fits into JSON; and what may
+stand in it where it is read again."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.problem.problem import Floats, Problem
 
 
-def own_errors(info: dict[str, Any]) -> Callable[[Problem], Floats] | None:
-    """`Problem.own_errors` of a problem with this info: COLMAP's camera models are its own."""
-    return _colmap_errors if "colmap" in info else None
-
-
-def _colmap_errors(problem: Problem) -> Floats:
-    from daba.io.colmap.solution import Solution
-
-    return Solution(problem).observation_errors()
+def check_colmap(info: dict[str, Any], optics: object | None) -> None:
+    """Raise `DabaError` for a problem that came from a COLMAP model without its cameras."""
+    if "colmap" in info and optics is None:
+        raise DabaError(
+            "an older daba has written it, from a COLMAP model whose cameras it did not keep; read "
+            "the model itself again"
+        )
 
 
 def split_info(info: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -47,7 +43,6 @@ def checked_info(
     """The info of a file, or a `DabaError` if what readers of it rely on is not as they expect:
     anybody may have written it. What they do not know may be anything."""
     in_file = info.get("cameras_in_file", cameras)
-    lenses = len(np.atleast_1d(info.get("lens_ids", ())))
     wrong = {
         "world_sign": lambda v: v in (1, -1),
         "images": lambda v: isinstance(v, list) and len(v) == in_file
@@ -59,18 +54,18 @@ def checked_info(
         "dropped": lambda v: _indices(v, (-1, 2)),
         "point_ids": lambda v: _indices(v, (points,)),
         "colors": lambda v: _numbers(v, (points, 3)),
-        "lens_ids": lambda v: _indices(v, (-1,)),
-        "lens": lambda v: _numbers(v, (lenses, -1)),
-        "lens_rays": lambda v: _numbers(v, (lenses, -1)),
+        "point3D_ids": lambda v: _indices(v, (points,)),
+        "camera_ids": lambda v: _indices(v, (-1,)),
         "intrinsics_fit": lambda v: isinstance(v, dict) and all(map(_number, v.values())),
-        "colmap": lambda v: isinstance(v, dict) and {"path", "kind", "rigs"} <= set(v)
+        "colmap": lambda v: isinstance(v, dict) and {"kind", "rigs"} <= set(v)
+        and ("path" in v or v["kind"] == "memory")
         and all(isinstance(word, str) for word in v.values()),
     }  # fmt: skip
     for name, fits in wrong.items():
         if name in info and not fits(info[name]):
             raise DabaError(f"the file is damaged: '{name}' in its info makes no sense")
     if "colmap" in info:
-        needed = ("registered", "cameras_in_file", "keys", "lens_ids", "lens", "lens_rays")
+        needed = ("registered", "cameras_in_file", "keys", "camera_ids")
         missing = [name for name in needed if name not in info]
         if missing:
             raise DabaError(f"the file is damaged: '{missing[0]}' is missing in its info")

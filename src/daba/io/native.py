@@ -16,15 +16,17 @@ import numpy as np
 from daba.core.errors import DabaError
 from daba.io.archives import MAGIC, Archive, Column
 from daba.io.files import PathLike, open_input, open_output
-from daba.io.info import checked_info, own_errors, split_info
+from daba.io.info import check_colmap, checked_info, split_info
 from daba.io.source import CHUNK, Source
 from daba.partition.ordering import Records
 from daba.problem.constraints import ARRAYS, Constraints, from_arrays
+from daba.problem.optics import TABLES, Optics
 from daba.problem.problem import CAMERA_RECORD, Problem
 
 FORMAT = "daba problem"
-VERSION = 2
-"""2 has constraints; a problem without them is written as version 1, which older ones read."""
+VERSION = 3
+"""2 has constraints, and 3 cameras as their file describes them; a problem without them is written
+as version 1, which older ones read."""
 
 _ARRAYS = {
     "cameras": np.float64,
@@ -38,12 +40,13 @@ _ARRAYS = {
 _OBSERVATIONS = ("camera_index", "point_index", "u", "weights")
 _INFO_ARRAY = "info."  # arrays in `info`, such as colours, are entries of their own
 _CONSTRAINT = "constraint."
+_OPTICS = "optics."
 
 
 def save(problem: Problem, path: PathLike) -> None:
     """Write a problem so that nothing is lost."""
-    plain, arrays = split_info(problem.info)
     entries: dict[str, np.ndarray] = {what: getattr(problem, what) for what in _ARRAYS}
+    plain, arrays = split_info(problem.info)
     entries |= {_INFO_ARRAY + key: value for key, value in arrays.items()}
     p = problem
     constraints = Constraints(p.shared, p.free_cameras, p.free_points, p.priors)
@@ -51,6 +54,12 @@ def save(problem: Problem, path: PathLike) -> None:
     content: dict[str, Any] = {"format": FORMAT, "version": 1, "name": p.name, "info": plain}
     if constraints.to_arrays():
         content |= {"version": VERSION, "prior_losses": constraints.losses()}
+    if (optics := p.given_optics) is not None:
+        content |= {"version": VERSION, "bundler": optics.bundler}
+        content.setdefault("prior_losses", {})
+        entries |= {_OPTICS + name: array for name, array in optics.tables().items()}
+        if optics.pixels is not None:
+            entries[_OPTICS + "pixels"] = optics.pixels
     head = json.dumps(content)
     entries["head"] = np.frombuffer(head.encode("utf-8"), np.uint8)
     with open_output(path) as out:
@@ -65,10 +74,10 @@ def load(path: PathLike) -> Problem:
         entries = {key: archive.read(key) for key in _wanted(archive)}
         arrays: dict[str, Any] = {what: entries[what] for what in _ARRAYS}
         constraints = _constraints(head, entries)
-        info = _info(head, entries, columns)
-        own = own_errors(info)
+        info, optics = _info(head, entries, columns), _optics(head, entries)
+        check_colmap(info, optics)
         return Problem(
-            **arrays, name=head["name"], info=info, own_errors=own, **vars(constraints)
+            **arrays, name=head["name"], info=info, given_optics=optics, **vars(constraints)
         ).validated()
 
 
@@ -123,7 +132,7 @@ def _wanted(archive: Archive) -> list[str]:
     return [
         name
         for name in archive.names
-        if name in _ARRAYS or name in constraints or name.startswith(_INFO_ARRAY)
+        if name in _ARRAYS or name in constraints or name.startswith((_INFO_ARRAY, _OPTICS))
     ]
 
 
@@ -165,6 +174,21 @@ def _constraints(head: dict[str, Any], entries: dict[str, np.ndarray]) -> Constr
         return from_arrays(arrays, head.get("prior_losses", {})) or Constraints()
     except (KeyError, TypeError, ValueError):
         raise DabaError("the file is damaged: its priors are incomplete") from None
+
+
+def _optics(head: dict[str, Any], entries: dict[str, np.ndarray]) -> Optics | None:
+    names = (*TABLES, "pixels")
+    arrays: dict[str, Any] = {
+        name: np.ascontiguousarray(entries[_OPTICS + name])
+        for name in names
+        if _OPTICS + name in entries
+    }
+    if not arrays:
+        return None
+    try:
+        return Optics(**({"pixels": None} | arrays), bundler=bool(head["bundler"]))
+    except (KeyError, TypeError):
+        raise DabaError("the file is damaged: its cameras are incomplete") from None
 
 
 def _head(archive: Archive) -> dict[str, Any]:

@@ -54,13 +54,7 @@ def read_list(path: PathLike, what: str, problem: Problem) -> Ints:
 
 def names_of(problem: Problem) -> dict[str, int]:
     """Camera of each image name, where the file had names."""
-    names = problem.info.get("images")
-    if names is None:
-        return {}
-    registered = problem.info.get("registered")
-    if registered is not None and len(names) != problem.num_cameras:
-        names = [names[row] for row in registered]
-    return {str(name): i for i, name in enumerate(names)}
+    return {name: i for i, name in enumerate(problem.image_names)}
 
 
 @dataclass(frozen=True)

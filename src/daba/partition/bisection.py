@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from daba.problem.problem import Floats, Ints, Problem
+from daba.problem.problem import Floats, Ints
 
 
-def centroids_seen(problem: Problem) -> Floats:
+def centroids_seen(points: Floats, camera: Ints, point: Ints, cameras: int) -> Floats:
     """The centroid of what each camera sees: the mean of its points, each pulled to within the
     scene, for a distant point says little of where a camera looks."""
-    C, camera = problem.num_cameras, problem.camera_index
-    low, high = np.quantile(problem.points, [0.02, 0.98], axis=0)
-    points = np.clip(problem.points, low, high)
-    count = np.maximum(np.bincount(camera, minlength=C), 1)
+    low, high = np.quantile(points, [0.02, 0.98], axis=0)
+    points = np.clip(points, low, high)
+    count = np.maximum(np.bincount(camera, minlength=cameras), 1)
     return np.stack(
         [
-            np.bincount(camera, weights=points[problem.point_index, x], minlength=C) / count
+            np.bincount(camera, weights=points[point, x], minlength=cameras) / count
             for x in range(3)
         ],
         axis=1,

@@ -9,16 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from daba.core.sorting import stable_order
-from daba.partition.partition import Partition
+from daba.partition.partition import Partition, frames_of
 from daba.problem.problem import Floats, Ints, Problem
 
 if TYPE_CHECKING:
     from daba.problem.constraints import Constraints
+
+
+Error = Literal["ray", "pixel"]
+"""What is minimised, which says how observations are handed on: as rays u with weights ω, or as
+pixels with ones."""
 
 
 class Records(NamedTuple):
@@ -27,6 +32,7 @@ class Records(NamedTuple):
     camera: Ints
     point: Ints
     u: Floats
+    """Where the camera sees the point; pixels if it is the pixel error that is minimised."""
     weight: Floats
 
     def take(self, chosen: slice | np.ndarray) -> Records:
@@ -93,6 +99,8 @@ class Layout:
     """All pieces of a problem."""
 
     problem: Problem
+    cameras: Floats
+    """Camera records, in the problem's order."""
     camera_order: Ints
     """The problem's camera at each index of device order."""
     point_order: Ints
@@ -103,6 +111,7 @@ class Layout:
     intra_id: Ints
     """The problem's number of each observation of `intra`."""
     inter_id: Ints
+    outer_id: Ints
 
     @cached_property
     def constraints(self) -> Constraints | None:
@@ -117,7 +126,7 @@ class Layout:
         return Piece(
             camera_id=camera_id,
             point_id=point_id,
-            cameras=self.problem.cameras[camera_id],
+            cameras=self.cameras[camera_id],
             points=self.problem.points[point_id],
             intra=self.intra.take(_range(self.intra.point, points)),
             inter=self.inter.take(_range(self.inter.point, points)),
@@ -126,19 +135,22 @@ class Layout:
             and constraints.take(camera_id, point_id, (e.cameras, e.points)),
         )
 
-    def numbers(self, device: int) -> tuple[Ints, Ints]:
-        """The problem's numbers of the piece's intra and inter observations."""
+    def numbers(self, device: int) -> tuple[Ints, Ints, Ints]:
+        """The problem's numbers of the piece's intra, inter and outer observations."""
         points = slice(*self.extent.point_ptr[device : device + 2])
+        cameras = slice(*self.extent.camera_ptr[device : device + 2])
         return (
             self.intra_id[_range(self.intra.point, points)],
             self.inter_id[_range(self.inter.point, points)],
+            self.outer_id[_range(self.outer.camera, cameras)],
         )
 
 
-def lay_out(problem: Problem, partition: Partition) -> Layout:
+def lay_out(problem: Problem, partition: Partition, error: Error = "ray") -> Layout:
     """Sort cameras and points by device. Points follow each other as their first cameras do,
-    so that neighbours in memory are seen by the same cameras."""
-    camera_order = order_cameras(partition)
+    so that neighbours in memory are seen by the same cameras; images of a frame follow each
+    other."""
+    camera_order = order_cameras(partition, frames_of(problem))
     camera = inverse(camera_order)[problem.camera_index]
     first = first_cameras(camera, problem.point_index, problem.num_points)
     point_order = order_points(partition, first)
@@ -152,11 +164,20 @@ def lay_out(problem: Problem, partition: Partition) -> Layout:
     intra = order[~crosses[order]] if len(inter) else order
     outer = inter[stable_order(camera[inter], problem.num_cameras)]
 
+    if error == "pixel":
+        from daba.problem.image_rows import image_rows
+
+        cameras = image_rows(problem.optics, problem.poses)
+        u, weights = problem.pixels, np.ones(problem.num_observations)
+    else:
+        cameras, u, weights = problem.cameras, problem.u, problem.weights
+
     def records(chosen: np.ndarray) -> Records:
-        return Records(camera[chosen], point[chosen], problem.u[chosen], problem.weights[chosen])
+        return Records(camera[chosen], point[chosen], u[chosen], weights[chosen])
 
     return Layout(
         problem=problem,
+        cameras=cameras,
         camera_order=camera_order,
         point_order=point_order,
         extent=extent_of(partition, problem.num_observations),
@@ -165,11 +186,14 @@ def lay_out(problem: Problem, partition: Partition) -> Layout:
         outer=records(outer),
         intra_id=intra.astype(number),
         inter_id=inter.astype(number),
+        outer_id=outer.astype(number),
     )
 
 
-def order_cameras(partition: Partition) -> Ints:
-    """The problem's camera at each index of device order."""
+def order_cameras(partition: Partition, frame: Ints | None = None) -> Ints:
+    """The problem's camera at each index of device order; those of a frame follow each other."""
+    if frame is not None:
+        return np.lexsort((frame, partition.camera_device)).astype(np.int32)
     return np.argsort(partition.camera_device, kind="stable").astype(np.int32)
 
 

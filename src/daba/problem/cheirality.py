@@ -60,7 +60,7 @@ def bring_to_front(
     found = np.isfinite(least)
     points = problem.points.copy()
     points[which[found]] = best[found]
-    return problem.with_estimate(problem.cameras, points), which[found]
+    return problem.changed(points=points), which[found]
 
 
 def count_distances(problem: Problem) -> np.ndarray:

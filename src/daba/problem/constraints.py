@@ -129,9 +129,9 @@ def concatenate(
     return Constraints(joined("shared"), joined("free_cameras"), joined("free_points"), priors)
 
 
-def validate(constraints: Constraints, cameras: Floats, focal: Floats, points: int) -> None:
-    """Raise `DabaError` naming the first camera or point whose constraints cannot be met."""
-    C = len(cameras)
+def validate(constraints: Constraints, cameras: int, points: int) -> None:
+    """Raise `DabaError` for constraints that are not of so many cameras and points."""
+    C = cameras
     shapes: tuple[tuple[str, Any, tuple[int, ...], type], ...] = (
         ("shared", constraints.shared, (C,), np.integer),
         ("free_cameras", constraints.free_cameras, (C, CAMERA_PARAMETERS), np.bool_),
@@ -147,12 +147,13 @@ def validate(constraints: Constraints, cameras: Floats, focal: Floats, points: i
             )
     if constraints.priors is not None:
         constraints.priors.validated(C, points)
-    if constraints.shared is not None:
-        _validate_groups(constraints.shared, cameras, focal)
 
 
-def _validate_groups(shared: Ints, cameras: Floats, focal: Floats) -> None:
-    """Cameras of a group must have the same focal length and d."""
+def validate_groups(constraints: Constraints, cameras: Floats, focal: Floats) -> None:
+    """Raise `DabaError` if cameras of a group have not the same focal length and d."""
+    shared = constraints.shared
+    if shared is None:
+        return
     _, first, group = np.unique(shared, return_index=True, return_inverse=True)
     like = first[group]
     same = (cameras[:, 12:15] == cameras[like, 12:15]).all(axis=1) & (focal == focal[like])

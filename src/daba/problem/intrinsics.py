@@ -28,6 +28,9 @@ _CORRECT = 1e-4  # pixels: near enough to the rays we started from
 STEREOGRAPHIC = (1.0, -0.25, 0.0)
 """d of the stereographic projection, in which every direction but one has a ray."""
 
+UNSEEN = float(np.sqrt(np.finfo(np.float64).max))
+"""COLMAP's error, in pixels, of a point that its camera does not see."""
+
 _tolerant = np.errstate(all="ignore")  # absurd cameras may overflow; they get a pinhole
 
 
@@ -50,17 +53,28 @@ class PixelError:
         return asdict(self)
 
 
-@_tolerant
 def forward_model(problem: Problem) -> Floats:
-    """(f, k1, k2) of each camera, (C,3), fitted to its rays at its own observations.
+    """(f, k1, k2) of each camera, (C,3), as BAL and Bundler files get it: that of `Problem.optics`
+    where these are of that kind, else fitted to the camera's rays."""
+    given = problem.given_optics
+    if given is None or given.bundler:
+        optics = problem.optics
+        return optics.params[optics.camera][:, [0, 3, 4]]
+    return forward_rows(
+        problem.camera_index, problem.u, problem.focal, np.ascontiguousarray(problem.intrinsics)
+    )
+
+
+@_tolerant
+def forward_rows(cam: Ints, u: Floats, focal: Floats, d: Floats) -> Floats:
+    """(f, k1, k2) of cameras, (C,3), fitted to their rays at their own observations.
 
     Fitted to the rays rather than to the observed pixels: the pixel error is the same to
     within 1e-4 of it, and neither outliers nor points behind a camera can spoil the fit. The
     fit is then corrected so that `rays_from_forward` gives back the d we started from, and
     with it the objective.
     """
-    cam, u, focal = problem.camera_index, problem.u, problem.focal
-    d = aim = problem.intrinsics
+    aim = d
     model = best = fit_forward(cam, u, focal, d)
     least = np.full(len(d), np.inf)
     for _ in range(_CORRECTIONS):
@@ -246,30 +260,41 @@ class _Fit:
 
 
 def pixel_errors(problem: Problem, model: Floats | None = None) -> Floats:
-    """|r| of each observation in pixels, (K,), as a reader of the written file computes it.
+    """|r| of each observation in pixels, (K,), as a reader of the written file computes it: by the
+    camera models of `Problem.optics`. Infinite where a camera does not see the point.
 
     Args:
-        model: (f, k1, k2) of each camera, (C,3); if absent, `Problem.own_errors` where there is
-            such a function, `forward_model` elsewhere
+        model: (f, k1, k2) of each camera, (C,3), to be used instead
     """
-    if model is None and problem.own_errors is not None:
-        return problem.own_errors(problem)
-    f, k1, k2 = (forward_model(problem) if model is None else np.asarray(model)).T
-    r = np.empty(problem.num_observations)
-    for c, cam in _chunks(problem.camera_index):
-        x = camera_frame(problem, c)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            p = x[:, :2] / x[:, 2:]
-            ρ2 = np.einsum("kx,kx->k", p, p)
-            h = f[cam] * (1 + ρ2 * (k1[cam] + ρ2 * k2[cam]))
-            r[c] = np.linalg.norm(h[:, None] * p - problem.focal[cam, None] * problem.u[c], axis=1)
-    r[np.isnan(r)] = np.inf  # a point in the plane of the camera's centre is seen nowhere
-    return r
+    from daba.problem.optics import reprojection_errors
+
+    if model is not None:
+        from daba.problem.rays import radial_optics
+
+        one_each = np.arange(problem.num_cameras, dtype=np.int32)
+        optics = radial_optics(one_each, np.asarray(model), problem.intrinsics)
+        problem = problem.changed(given_optics=optics, shared=None)
+    return reprojection_errors(problem)[0]
 
 
 def pixel_error(problem: Problem, model: Floats | None = None) -> PixelError:
     """The errors of `pixel_errors` in a few numbers."""
     return summarize_errors(pixel_errors(problem, model), len(points_behind(problem)))
+
+
+def mean_reprojection_error(problem: Problem) -> float:
+    """What COLMAP calls the mean reprojection error, in pixels: the mean over points of the mean
+    over their observations."""
+    return float(point_errors(problem)[np.unique(problem.point_index)].mean())
+
+
+def point_errors(problem: Problem) -> Floats:
+    """Mean pixel error of each point's observations, (P,), as COLMAP keeps it; 0 where there are
+    none."""
+    P, errors = problem.num_points, pixel_errors(problem)
+    count = np.bincount(problem.point_index, minlength=P)
+    errors = np.where(np.isfinite(errors), errors, UNSEEN)
+    return np.bincount(problem.point_index, errors, P) / np.maximum(count, 1)
 
 
 def summarize_errors(errors: Floats, behind: int) -> PixelError:
@@ -285,7 +310,12 @@ def summarize_errors(errors: Floats, behind: int) -> PixelError:
 
 
 def points_behind(problem: Problem) -> NDArray[np.intp]:
-    """Observations whose point does not lie in front of the camera."""
+    """Observations whose point does not lie in front of the camera; of a problem that is given in
+    pixels, those whose camera does not see the point."""
+    if problem.given_optics is not None and not problem.given_optics.bundler:
+        from daba.problem.optics import observe
+
+        return np.flatnonzero(~observe(problem)[1])
     found = []
     for c, cam in _chunks(problem.camera_index):
         depth = ahead(camera_frame(problem, c), problem.u[c], problem.intrinsics[cam])

@@ -8,7 +8,7 @@ where it is, and a COLMAP model is written without such points.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from daba.core.errors import DabaError
 from daba.problem.images import Images
 from daba.problem.intrinsics import pixel_errors, points_behind
+from daba.problem.optics import observe
 from daba.problem.problem import Problem
 
 WORST = 5
@@ -99,6 +100,18 @@ def filter_outliers(problem: Problem, pixels: float) -> tuple[Problem, Dropped]:
     )
 
 
+def drop_hidden(problem: Problem) -> tuple[Problem, int]:
+    """The problem without observations of points that their cameras do not see, and how many these
+    are; a point that is left with one observation loses that, too."""
+    seen = observe(problem)[1]
+    if seen.all():
+        return problem, 0
+    keep = seen & ~_lonely(problem, ~seen)
+    if not keep.any():
+        raise DabaError("no camera sees any of its points: the model is inside out")
+    return _without(problem, keep), int(np.count_nonzero(~seen))
+
+
 def _lonely(problem: Problem, gone: np.ndarray) -> np.ndarray:
     """Observations of points that others were taken from, and that have this one left."""
     P, point = problem.num_points, problem.point_index
@@ -114,14 +127,7 @@ def _without(problem: Problem, keep: np.ndarray) -> Problem:
         lost = np.column_stack([problem.camera_index, keys])[~keep]
         info["keys"] = keys[keep]
         info["dropped"] = np.vstack([info.get("dropped", lost[:0]), lost])
-    return replace(
-        problem,
-        camera_index=problem.camera_index[keep],
-        point_index=problem.point_index[keep],
-        u=problem.u[keep],
-        weights=problem.weights[keep],
-        info=info,
-    )
+    return problem.with_observations(keep, info)
 
 
 def _emptied(before: np.ndarray, after: np.ndarray, count: int) -> int:

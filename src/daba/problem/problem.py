@@ -5,12 +5,15 @@ world), centre, and the coefficients of the ray `p = (u, d1 + d2 |u|² + d3 |u|�
 Point j is `l`. Observation k says that camera `camera_index[k]` sees point `point_index[k]`
 at `u[k]` (pixels divided by the camera's focal length) with weight `weights[k]` (ω), which
 turns the angular error into pixels.
+
+The same cameras and observations in pixels, as files describe them, are `Problem.optics`. Whichever
+of the two sides was read or solved for last, the other follows from it when it is first asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +21,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from daba.core.errors import DabaError
 from daba.problem.checks import (
+    check_finite,
     check_observations,
     check_positive,
+    check_rotations,
     check_variables,
     checked_indices,
 )
@@ -27,6 +32,7 @@ from daba.problem.checks import (
 if TYPE_CHECKING:
     from daba.core.losses import Loss
     from daba.problem.constraints import Constraints
+    from daba.problem.optics import Optics
     from daba.problem.priors import Priors
 
 Floats = NDArray[np.float64]
@@ -37,6 +43,10 @@ SHOWN_AT_ONCE = 2_000_000
 """Observations up to which a notebook is told the pixel error, which takes about a second there."""
 CAMERA_RECORD = 15
 """Numbers in one camera record: 9 of R, 3 of t, 3 of d."""
+RAY_SIDE = ("cameras", "u", "weights", "focal")
+"""What follows from the optics of a problem that was read or solved in pixels."""
+_CONSTRAINTS = ("shared", "free_cameras", "free_points", "priors")
+_NEITHER_SIDE = ("camera_index", "point_index", "name", "info", *_CONSTRAINTS)
 
 
 def camera_records(rotations: ArrayLike, centers: ArrayLike, intrinsics: ArrayLike) -> Floats:
@@ -83,9 +93,9 @@ class Problem:
     """Which points may change, (P,); None: all."""
     priors: Priors | None = None
     """What is known of centres, d and points beside the observations."""
-    own_errors: Callable[[Problem], Floats] | None = None
-    """Pixel error of each observation, (K,), by the camera models of the file it was read from,
-    where these are not ours."""
+    given_optics: Optics | None = None
+    """The cameras as they were read, or solved for in pixels; None if they are only known as rays.
+    `optics` is in step with the estimate, this need not be."""
 
     @staticmethod
     def from_arrays(
@@ -162,10 +172,51 @@ class Problem:
             priors=priors,
         ).validated()
 
+    @staticmethod
+    def from_optics(optics: Optics, poses: Floats, points: Floats, **others: Any) -> Problem:
+        """A problem given in pixels; rays are computed when they are first asked for.
+
+        Args:
+            optics: the cameras, and the pixels observed
+            poses: R row by row, camera to world, and centre of each image, (C, 12)
+            points: (P, 3)
+            others: the other fields, of which `camera_index` and `point_index` are needed
+        """
+        problem = object.__new__(Problem)
+        problem.__dict__.update(dict.fromkeys(_CONSTRAINTS), name="problem", info={})
+        problem.__dict__.update(others)
+        problem.__dict__.update(_poses=poses, points=points, given_optics=optics)
+        return problem
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """The side that is not known yet, from the other."""
+            if name not in RAY_SIDE or "_poses" not in self.__dict__:
+                raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+            from daba.problem.rays import ray_side
+
+            self.__dict__.update(ray_side(self))
+            del self.__dict__["_poses"]
+            return self.__dict__[name]
+
+    @property
+    def has_rays(self) -> bool:
+        """Whether the ray side is known already."""
+        return "_poses" not in self.__dict__
+
+    @cached_property
+    def optics(self) -> Optics:
+        """The cameras as COLMAP describes them, in step with the estimate. Those of a problem that
+        is only known as rays are RADIAL, fitted to its rays."""
+        from daba.problem.rays import optics_in_step
+
+        return optics_in_step(self)
+
     @property
     def num_cameras(self) -> int:
         """C."""
-        return len(self.cameras)
+        return len(self.poses)
 
     @property
     def num_points(self) -> int:
@@ -178,14 +229,20 @@ class Problem:
         return len(self.camera_index)
 
     @property
+    def poses(self) -> Floats:
+        """R and t, (C,12)."""
+        known = self.__dict__.get("_poses")
+        return self.cameras[:, :12] if known is None else known
+
+    @property
     def rotations(self) -> Floats:
         """R, (C,3,3), camera to world."""
-        return self.cameras[:, :9].reshape(-1, 3, 3)
+        return self.poses[:, :9].reshape(-1, 3, 3)
 
     @property
     def centers(self) -> Floats:
         """t, (C,3)."""
-        return self.cameras[:, 9:12]
+        return self.poses[:, 9:12]
 
     @property
     def intrinsics(self) -> Floats:
@@ -194,8 +251,45 @@ class Problem:
 
     @property
     def pixels(self) -> Floats:
-        """Observed image points in pixels, (K,2)."""
+        """Observed image points in pixels, (K,2): those of the file, of COLMAP from the corner of
+        the image, else from the principal point."""
+        if self.given_optics is not None and self.given_optics.pixels is not None:
+            return self.given_optics.pixels
         return self.u * self.focal[self.camera_index, None]
+
+    @property
+    def cam_from_world(self) -> Floats:
+        """[R | t] of each image as COLMAP has it, world to camera, (C,3,4)."""
+        R = self.rotations.transpose(0, 2, 1)
+        return np.concatenate([R, -np.einsum("cij,cj->ci", R, self.centers)[:, :, None]], axis=2)
+
+    @property
+    def image_ids(self) -> np.ndarray:
+        """COLMAP's id of each image, (C,); those of other problems are counted from 0."""
+        return np.asarray(self.info.get("image_ids", np.arange(self.num_cameras)))
+
+    @property
+    def image_names(self) -> list[str]:
+        """The name of each image, C of them; empty if the file had none."""
+        names = self.info.get("images")
+        if names is None:
+            return []
+        rows = self.info.get("registered", range(len(names)))
+        return [str(names[row]) for row in rows]
+
+    @property
+    def point3D_ids(self) -> np.ndarray:
+        """COLMAP's id of each point, (P,); those of other problems are counted from 0."""
+        return np.asarray(self.info.get("point3D_ids", np.arange(self.num_points)))
+
+    @property
+    def camera_params(self) -> dict[int, Floats]:
+        """Parameters of each camera in the order of its COLMAP model, by COLMAP's camera id; those
+        of other problems are counted from 0."""
+        optics = self.optics
+        ids = self.info.get("camera_ids", range(len(optics.model)))
+        rows = zip(ids, optics.models(), optics.params, strict=True)
+        return {int(number): row[: model.count] for number, model, row in rows}
 
     @property
     def constraints(self) -> Constraints | None:
@@ -206,14 +300,39 @@ class Problem:
 
         return normalized(given)
 
+    @property
+    def asked(self) -> Constraints | None:
+        """The constraints that were asked for, beside what follows from the models of cameras: in
+        pixels images share a camera because they have the same, and its model says the rest."""
+        poses = None if self.free_cameras is None else self.free_cameras.copy()
+        if poses is not None and self.given_optics is not None:
+            poses[:, 6:] = ~np.asarray(self.optics.held)[self.optics.camera, None]
+        given = (None, poses, self.free_points, self.priors)
+        if all(what is None for what in given):
+            return None
+        from daba.problem.constraints import Constraints, normalized
+
+        return normalized(Constraints(*given))
+
     def _given_constraints(self) -> Constraints | None:
-        """The constraints as they were given."""
-        given = (self.shared, self.free_cameras, self.free_points, self.priors)
+        """The constraints as they were given, and what no rays of a camera's model can change."""
+        given = (self.shared, self._free_in_rays(), self.free_points, self.priors)
         if all(what is None for what in given):
             return None
         from daba.problem.constraints import Constraints
 
         return Constraints(*given)
+
+    def _free_in_rays(self) -> Bools | None:
+        if self.given_optics is None:
+            return self.free_cameras
+        from daba.problem.rays import free_coefficients
+
+        free = free_coefficients(self.given_optics)[self.given_optics.camera]
+        if free.all():
+            return self.free_cameras
+        whole = np.hstack([np.ones((len(free), 6), bool), free])
+        return whole if self.free_cameras is None else whole & self.free_cameras
 
     @property
     def plain(self) -> bool:
@@ -222,8 +341,48 @@ class Problem:
         return self.constraints is None
 
     def with_estimate(self, cameras: Floats, points: Floats) -> Problem:
-        """The same observations with other cameras and points."""
-        return replace(self, cameras=cameras, points=points)
+        """The same observations with other cameras and points. Images of a frame that have moved
+        relative to each other are put where their rig allows, as near as it does."""
+        given = self.given_optics
+        if given is not None and given.rigs:
+            given = given.with_images_at(cameras[:, :12])
+            cameras = np.hstack([given.image_poses(), cameras[:, 12:]])
+        return self.changed(cameras=cameras, points=points, given_optics=given)
+
+    def with_optics(self, optics: Optics, points: Floats, poses: Floats | None = None) -> Problem:
+        """The same observations with a solution in pixels: cameras, points, and the poses (C, 12)
+        of images, which those of frames say where there are rigs."""
+        if optics.rigs:
+            poses = optics.image_poses()
+        assert poses is not None
+        if optics.pixels is None:  # the rays as which they are kept will be divided anew
+            optics = replace(optics, pixels=self.pixels)
+        kept = {name: getattr(self, name) for name in _NEITHER_SIDE}
+        return Problem.from_optics(optics, poses, points, **kept)
+
+    def changed(self, **changes: Any) -> Problem:
+        """The same with some other fields; what is not known yet stays so."""
+        if not self.has_rays and any(name in RAY_SIDE for name in changes):
+            self.cameras  # noqa: B018 (one part of the rays needs the others)
+        problem = object.__new__(Problem)
+        problem.__dict__.update(self.__dict__ | changes)
+        if not set(changes) <= {"points", "name", "info", "priors", "free_points"}:
+            problem.__dict__.pop("optics", None)
+        return problem
+
+    def with_observations(self, keep: np.ndarray, info: dict[str, Any] | None = None) -> Problem:
+        """The same with some of its observations, in their order."""
+        changes: dict[str, Any] = {
+            name: self.__dict__[name][keep]
+            for name in ("camera_index", "point_index", "u", "weights")
+            if name in self.__dict__
+        }
+        if self.given_optics is not None:
+            changes["given_optics"] = self.given_optics.with_observations(keep)
+        problem = object.__new__(Problem)
+        problem.__dict__.update(self.__dict__ | changes)
+        problem.__dict__.pop("optics", None)
+        return problem if info is None else problem.changed(info=info)
 
     def objective(self, loss: Loss | None = None) -> float:
         """F(x) = Σ ½ ρ(ω² |e|²) and the priors' terms, computed with plain NumPy."""
@@ -269,28 +428,44 @@ class Problem:
         C, P, K = self.num_cameras, self.num_points, self.num_observations
         if C == 0 or P == 0 or K == 0:
             raise DabaError(f"empty problem: {C} cameras, {P} points, {K} observations")
-        shapes: dict[str, tuple[np.ndarray, tuple[int, ...]]] = {
-            "cameras": (self.cameras, (C, CAMERA_RECORD)),
-            "points": (self.points, (P, 3)),
-            "camera_index": (self.camera_index, (K,)),
-            "point_index": (self.point_index, (K,)),
-            "u": (self.u, (K, 2)),
-            "weights": (self.weights, (K,)),
-            "focal": (self.focal, (C,)),
+        shapes: dict[str, tuple[int, ...]] = {
+            "poses": (C, 12),
+            "points": (P, 3),
+            "camera_index": (K,),
+            "point_index": (K,),
         }
-        for what, (array, shape) in shapes.items():
-            if array.shape != shape:
-                raise DabaError(f"{what} must have shape {shape}, not {array.shape}")
-        check_variables(self.cameras, self.points, self.focal)
+        for what, shape in shapes.items():
+            if getattr(self, what).shape != shape:
+                raise DabaError(f"{what} must have shape {shape}, not {getattr(self, what).shape}")
+        if self.has_rays:
+            self._check_rays()
+        else:
+            check_finite("camera", self.poses)
+            check_finite("point", self.points)
+            check_rotations(self.poses)
+            checked_indices(self.camera_index, "camera_index", C)
+            checked_indices(self.point_index, "point_index", P)
+        if self.given_optics is not None:
+            self.given_optics.validated(C, K)
         if (given := self._given_constraints()) is not None:
-            from daba.problem.constraints import validate
+            from daba.problem.constraints import validate, validate_groups
 
-            validate(given, self.cameras, self.focal, P)
+            validate(given, C, P)
+            if self.has_rays:
+                validate_groups(given, self.cameras, self.focal)
+        return self
+
+    def _check_rays(self) -> None:
+        C, K = self.num_cameras, self.num_observations
+        shapes = {"cameras": (C, CAMERA_RECORD), "u": (K, 2), "weights": (K,), "focal": (C,)}
+        for what, shape in shapes.items():
+            if getattr(self, what).shape != shape:
+                raise DabaError(f"{what} must have shape {shape}, not {getattr(self, what).shape}")
+        check_variables(self.cameras, self.points, self.focal)
         for start in range(0, K, 1 << 20):  # in pieces: a large problem must not double in memory
             k = slice(start, start + (1 << 20))
             ends = self.camera_index[k], self.point_index[k]
             check_observations(self.cameras, self.points, *ends, self.u[k], self.weights[k], start)
-        return self
 
 
 def pixel_weights(u: Floats, focal: Floats) -> Floats:

@@ -6,7 +6,6 @@ GNSS in another. No step of a solver would find the way between the two.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -48,7 +47,9 @@ def aligned(problem: Problem) -> Problem:
     )
     R = np.einsum("ab,cbd->cad", move.rotation, problem.rotations)
     cameras = camera_records(R, move(problem.centers), problem.intrinsics)
-    return replace(problem, cameras=cameras, points=move(problem.points))
+    optics = problem.given_optics
+    scaled = problem.changed(given_optics=optics and optics.scaled(move.scale))
+    return scaled.with_estimate(cameras, move(problem.points))
 
 
 def fit_similarity(source: Floats, target: Floats) -> Similarity:

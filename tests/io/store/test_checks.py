@@ -15,7 +15,7 @@ from odd_problems import odd_problem
 from resealing import reseal
 
 from daba.core.errors import DabaError
-from daba.io.store import store
+from daba.io.store import writing
 from daba.io.store.store import Store
 from daba.problem.priors import Priors, Targets
 
@@ -26,7 +26,7 @@ PROBLEM = odd_problem(8, 40, 400, 3)
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    store.save(PROBLEM, tmp_path / "a.daba", 3)
+    writing.save(PROBLEM, tmp_path / "a.daba", 3)
     return tmp_path / "a.daba"
 
 
@@ -114,7 +114,7 @@ def test_constraints_that_make_no_sense(tmp_path: Path) -> None:
         ("constraint-points-information", put((0, 0, 0), -1.0), "not symmetric and positive"),
         ("constraint-free_cameras", lambda a: a[1:], "free_cameras must be bool of shape"),
     ):
-        store.save(problem, path, 1)
+        writing.save(problem, path, 1)
         reseal(path, 0, name, change)
         with pytest.raises(DabaError, match=expected):
             Store(path).piece(0)

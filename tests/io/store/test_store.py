@@ -18,10 +18,11 @@ from odd_problems import assert_same, contents, odd_problem, odd_problems
 
 import daba.io
 from daba.core.errors import DabaError
-from daba.io.store import arrays, store
+from daba.io.store import arrays, writing
 from daba.io.store import solution as solved_store
 from daba.io.store.solution import write_solution
-from daba.io.store.store import Store, write_store
+from daba.io.store.store import Store
+from daba.io.store.writing import write_store
 from daba.partition.ordering import Records, lay_out
 from daba.partition.partition import make_partition
 from daba.partition.statistics import statistics
@@ -39,7 +40,7 @@ def _no_waiting_for_the_disk() -> Iterator[None]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    store.save(PROBLEM, tmp_path / "a.daba", 3)
+    writing.save(PROBLEM, tmp_path / "a.daba", 3)
     return tmp_path / "a.daba"
 
 
@@ -49,7 +50,7 @@ def test_nothing_is_lost(drawn: tuple[Problem, int]) -> None:
     problem, devices = drawn
     with TemporaryDirectory() as folder:
         path = Path(folder) / "a.daba"
-        store.save(problem, path, devices)
+        writing.save(problem, path, devices)
         assert_same(problem, daba.io.load(path))
         assert_same(problem, Store(path).load())
 
@@ -137,7 +138,7 @@ def _without(*keys: str) -> Callable[[dict], None]:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda head: head.update(version=3), "written in version 3 of the format by a newer daba"),
+        (lambda head: head.update(version=4), "written in version 4 of the format by a newer daba"),
         (lambda head: head.update(format="x"), "not the manifest of a 'daba store'"),
         (lambda head: head.update(observations=7), "counts of its devices do not add up"),
         (lambda head: head.update(devices=2), "2 devices, but 3 parts"),
@@ -203,10 +204,10 @@ def test_observation_numbers_out_of_range(folder: Path) -> None:
 
 
 def test_what_is_there_already(folder: Path, tmp_path: Path) -> None:
-    store.save(PROBLEM, folder, 2)  # a store gives way
+    writing.save(PROBLEM, folder, 2)  # a store gives way
     assert Store(folder).devices == 2
     (tmp_path / "empty").mkdir()
-    store.save(PROBLEM, tmp_path / "empty")  # and so does an empty folder
+    writing.save(PROBLEM, tmp_path / "empty")  # and so does an empty folder
     assert Store(tmp_path / "empty").devices == 1
     (folder / "notes.txt").touch()
     (tmp_path / "other").mkdir()
@@ -214,12 +215,12 @@ def test_what_is_there_already(folder: Path, tmp_path: Path) -> None:
     for path in (folder, tmp_path / "other"):
         before = contents(path)
         with pytest.raises(DabaError, match="a folder of that name that is not a daba store"):
-            store.save(PROBLEM, path)
+            writing.save(PROBLEM, path)
         assert contents(path) == before
     with pytest.raises(DabaError, match="it is a file, and a store needs a folder"):
-        store.save(PROBLEM, folder / "notes.txt")
+        writing.save(PROBLEM, folder / "notes.txt")
     with pytest.raises(DabaError, match=r"notes\.txt is a file, not a folder"):
-        store.save(PROBLEM, folder / "notes.txt" / "a.daba")
+        writing.save(PROBLEM, folder / "notes.txt" / "a.daba")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.daba", "empty", "other"]
 
 
@@ -249,7 +250,7 @@ def test_a_full_disk_leaves_nothing_behind(
     real = getattr(owner, name)
     monkeypatch.setattr(owner, name, full)
     with pytest.raises(DabaError, match=r"cannot write .*\.daba: the disk is full"):
-        store.save(PROBLEM, target, 2)
+        writing.save(PROBLEM, target, 2)
     monkeypatch.undo()
     assert contents(folder.parent) == before
     assert_same(PROBLEM, daba.io.load(folder))

@@ -19,7 +19,7 @@ import daba.io
 import daba.io.store.streaming
 from daba.core.errors import DabaError
 from daba.io import bal, native, numbers, source
-from daba.io.store import store, streaming
+from daba.io.store import store, streaming, writing
 from daba.io.store.streaming import partition_to_store
 from daba.io.store.streaming.buckets import ROW, Buckets, even_bounds
 from daba.partition.partition import make_partition
@@ -44,7 +44,7 @@ def _many_chunks_and_buckets() -> Iterator[None]:
 def assert_streamed(path: Path, devices: int, intrinsics: daba.io.Intrinsics = "paper") -> None:
     problem = daba.io.load(path, intrinsics)
     memory, streamed = path.parent / "memory", path.parent / "streamed"
-    store.save(problem, memory, devices, seed=3)
+    writing.save(problem, memory, devices, seed=3)
     found = partition_to_store(path, devices, 3, streamed, intrinsics)
     assert contents(streamed) == contents(memory)
     assert found == statistics(problem, make_partition(problem, devices, seed=3))
@@ -72,7 +72,7 @@ def test_other_ways_lead_through_memory(tmp_path: Path) -> None:
     problem = odd_problem(5, 20, 120, 1)
     daba.io.save(problem, tmp_path / "a.txt")
     assert_streamed(tmp_path / "a.txt", 2, "standard")
-    store.save(problem, tmp_path / "b.daba", 4)
+    writing.save(problem, tmp_path / "b.daba", 4)
     assert_streamed(tmp_path / "b.daba", 2)
     with np.load(tmp_path_npz(tmp_path, problem)) as archive:
         entries = dict(archive)

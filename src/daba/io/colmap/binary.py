@@ -15,6 +15,7 @@ with sensor = (type i32, id u32), type 0 a camera.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct, unpack_from
 
 import numpy as np
@@ -121,30 +122,45 @@ def read_points(data: bytes) -> Points:
 
 
 def read_rigs(data: bytes) -> list[Rig]:
-    rigs: list[Rig] = []
+    rigs: dict[int, Rig] = {}
+    for rig, first, camera, at in _sensors(data):
+        one = rigs.setdefault(rig, Rig(rig, None, {}))
+        if camera is None:
+            continue
+        if first:
+            rigs[rig] = one._replace(reference=camera)
+        else:
+            one.others[camera] = None if at is None else np.frombuffer(data, "<f8", 7, at)
+    return list(rigs.values())
+
+
+def write_rigs(data: bytes, sensors: dict[tuple[int, int], Floats]) -> bytes:
+    out = bytearray(data)
+    for rig, _, camera, at in _sensors(data):
+        if camera is not None and at is not None and (rig, camera) in sensors:
+            out[at : at + 56] = np.asarray(sensors[rig, camera], "<f8").tobytes()
+    return bytes(out)
+
+
+def _sensors(data: bytes) -> Iterator[tuple[int, bool, int | None, int | None]]:
+    """Of every sensor its rig, whether it is the first of that, its camera id, None if it is no
+    camera, and where its pose is, if it has one."""
     at = 8
     for _ in range(_count(data)):
-        number, count = unpack_from("<II", data, at)
+        rig, count = unpack_from("<II", data, at)
         at += 8
-        reference: int | None = None
-        others: dict[int, Floats | None] = {}
         for k in range(count):
             kind, sensor = _SENSOR.unpack_from(data, at)
             at += _SENSOR.size
-            pose: Floats | None = None
+            pose = None
             if k > 0:
                 (has_pose,) = unpack_from("<B", data, at)
                 at += 1
                 if has_pose:
-                    pose = np.frombuffer(data, "<f8", 7, at)
+                    pose = at
                     at += 56
-            if kind == 0 and k == 0:
-                reference = sensor
-            elif kind == 0:
-                others[sensor] = pose
-        rigs.append(Rig(number, reference, others))
+            yield rig, k == 0, sensor if kind == 0 else None, pose
     _at_end(data, at)
-    return rigs
 
 
 def read_frames(data: bytes) -> Frames:

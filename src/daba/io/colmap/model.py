@@ -20,6 +20,10 @@ KINDS: dict[str, ModuleType] = {"binary": binary, "text": text}
 NEEDED = ("cameras", "images", "points3D")
 RIGGED = ("rigs", "frames")
 
+KEPT = 1 << 26
+"""Bytes of files that are kept in memory while their problem is: reading them again would take half
+the time of writing them."""
+
 T = TypeVar("T")
 
 
@@ -55,6 +59,7 @@ class Model:
                 f"{self.path(other).name} is missing"
             )
         self.has_rigs = bool(rigged)
+        self._data: dict[str, bytes] = {}
 
     @property
     def files(self) -> ModuleType:
@@ -67,9 +72,19 @@ class Model:
     def path(self, part: str) -> Path:
         return self.folder / (part + self.files.SUFFIX)
 
+    def where(self, part: str) -> str:
+        return str(self.path(part))
+
     def data(self, part: str) -> bytes:
-        with open_input(self.path(part), compressed=False) as stream:
-            return stream.read()
+        if part not in self._data:
+            with open_input(self.path(part), compressed=False) as stream:
+                self._data[part] = stream.read()
+        return self._data[part]
+
+    def state(self) -> tuple[tuple[int, int, int], ...]:
+        """Changes whenever a file does, or is replaced."""
+        found = (os.stat(self.path(part)) for part in self.parts)
+        return tuple((one.st_ino, one.st_size, one.st_mtime_ns) for one in found)
 
     @cached_property
     def cameras(self) -> Cameras:
@@ -103,6 +118,26 @@ class Model:
             raise DabaError(f"{path}: {error}") from None
         except (ValueError, IndexError, OverflowError, struct.error):
             raise DabaError(f"{path}: it is damaged or cut short") from None
+
+
+class Origin(dict[str, str]):
+    """What `problem.info` says of the model a problem was read from: "path", "kind" and "rigs".
+
+    A small model stays in memory for the time that its problem does, so that it need not be read
+    again to be written, unless its files have changed.
+    """
+
+    def __init__(self, content: dict[str, str], model: Model | None = None) -> None:
+        super().__init__(content)
+        self._kept = None
+        if model is not None and sum(size for _, size, _ in model.state()) <= KEPT:
+            self._kept = model.state(), model
+
+    def model(self) -> Model:
+        model = Model(self["path"])
+        if self._kept is not None and self._kept[0] == model.state():
+            return self._kept[1]
+        return model
 
 
 def resolved(folder: PathLike) -> str:

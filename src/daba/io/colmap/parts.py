@@ -6,10 +6,11 @@ file holds stays in it because only the numbers that changed are replaced.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from daba.core import camera_models
 from daba.problem.problem import Floats
 
 Longs = np.ndarray
@@ -18,26 +19,7 @@ Longs = np.ndarray
 NO_POINT = -1
 """The id of the 3D point of a 2D point that has none."""
 
-MODELS = {
-    "SIMPLE_PINHOLE": (0, 3),
-    "PINHOLE": (1, 4),
-    "SIMPLE_RADIAL": (2, 4),
-    "RADIAL": (3, 5),
-    "OPENCV": (4, 8),
-    "OPENCV_FISHEYE": (5, 8),
-    "FULL_OPENCV": (6, 12),
-    "FOV": (7, 5),
-    "SIMPLE_RADIAL_FISHEYE": (8, 4),
-    "RADIAL_FISHEYE": (9, 5),
-    "THIN_PRISM_FISHEYE": (10, 12),
-    "RAD_TAN_THIN_PRISM_FISHEYE": (11, 16),
-    "SIMPLE_DIVISION": (12, 4),
-    "DIVISION": (13, 5),
-    "SIMPLE_FISHEYE": (14, 3),
-    "FISHEYE": (15, 4),
-    "EUCM": (16, 6),
-    "EQUIRECTANGULAR": (17, 2),
-}
+MODELS = {model.name: (model.id, model.count) for model in camera_models.MODELS.values()}
 """Number of each camera model in binary files, and of its parameters."""
 
 
@@ -109,6 +91,30 @@ class Rig(NamedTuple):
     """Camera id and pose (7,), rig to sensor, of the others."""
 
 
+class Parts(Protocol):
+    """All parts of a model, wherever they come from."""
+
+    @property
+    def folder(self) -> object:
+        """What errors call the model."""
+
+    @property
+    def has_rigs(self) -> bool: ...
+    @property
+    def images(self) -> Images: ...
+    @property
+    def points(self) -> Points: ...
+    @property
+    def rigs(self) -> list[Rig]: ...
+    @property
+    def frames(self) -> Frames: ...
+    @property
+    def camera_by_id(self) -> dict[int, Camera]: ...
+
+    def where(self, part: str) -> str:
+        """What errors call a part of it."""
+
+
 class Edits(NamedTuple):
     """What changes in a model; None is no change."""
 
@@ -118,6 +124,8 @@ class Edits(NamedTuple):
     """New poses of all images, (I,7)."""
     frames: Floats | None
     """New poses of all frames, (F,7)."""
+    sensors: dict[tuple[int, int], Floats]
+    """New poses (7,), rig to sensor, by rig id and camera id."""
     xyz: Floats
     errors: Floats
     dropped: np.ndarray

@@ -9,7 +9,7 @@ import numpy as np
 
 from daba.core.errors import DabaError
 from daba.core.losses import Loss
-from daba.io.colmap.optics import pycolmap
+from daba.io.colmap.theirs import pycolmap
 from daba.io.files import PathLike
 from daba.problem.priors import Targets
 from daba.problem.problem import Problem

@@ -1,33 +1,31 @@
 """From a COLMAP model to a problem.
 
-What a solve needs of the files is small: poses, intrinsics, points, and which 2D points see them.
-In `problem.info` stays what it takes to find where results belong:
+What a solve needs of the files is small: poses, cameras, points, and which 2D points see them. In
+`problem.info` stays what it takes to find where results belong:
 
     colmap       {"path", "kind", "rigs"}: the folder, and how it was read
     registered   (C,) row in images of each camera's image, of `cameras_in_file`
     keys         (K,) number of each observation's 2D point in its image
-    lens_ids     (G,) COLMAP's id of each group of cameras (`problem.shared`)
-    lens, lens_rays  (G,6) and (G,3): the lenses with which u was made, and their d
+    image_ids, camera_ids, point3D_ids   COLMAP's, of images (C,), cameras (N,) and points (P,)
     colors, images   colours of points and names of images
 """
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from daba.core.errors import DabaError, DabaWarning
-from daba.io.colmap import optics
-from daba.io.colmap.model import Model, resolved
-from daba.io.colmap.parts import Camera
+from daba.core.camera_models import MODELS, PARAMETERS
+from daba.core.errors import DabaError
+from daba.io.colmap.model import Model, Origin, resolved
+from daba.io.colmap.parts import Camera, Parts
 from daba.io.colmap.poses import from_colmap
-from daba.io.colmap.rigs import image_poses
+from daba.io.colmap.rigs import image_poses, links
 from daba.io.files import PathLike
-from daba.io.info import own_errors
-from daba.problem.problem import Ints, Problem, camera_records
+from daba.problem.optics import Optics
+from daba.problem.problem import Floats, Ints, Problem
 
 Rigs = Literal["keep", "free"]
 
@@ -35,97 +33,120 @@ Rigs = Literal["keep", "free"]
 def load(path: PathLike, rigs: Rigs = "keep") -> Problem:
     """Read a folder with a COLMAP model.
 
-    rigs   "keep" refuses a model in which several images have the pose of one rig, since a solve
-           would move them apart; "free" takes each image for itself, and a model that is written
-           from the solution has no rigs any more
+    rigs   "keep" keeps images of one frame of a rig where they are relative to each other; "free"
+           takes each image for itself, and a model that is written from the solution has no rigs
+           any more
     """
     model = Model(path)
-    poses = image_poses(model, rigs)
+    about = {"path": resolved(path), "kind": model.kind, "rigs": rigs}
+    try:
+        problem = problem_of(model, name_of(path), about)
+        problem.info["colmap"] = Origin(about, model)
+        return problem
+    except DabaError as error:
+        where = str(model.folder)
+        raise (error if where in str(error) else DabaError(f"{path}: {error}")) from error
+
+
+def problem_of(model: Parts, name: str, about: dict[str, str]) -> Problem:
+    """The problem that a model describes; what `about` says is kept with it."""
+    if about["rigs"] not in ("keep", "free"):
+        raise DabaError(f"rigs must be 'keep' or 'free', not {about['rigs']!r}")
+    tied = links(model)
+    poses = image_poses(model, tied)
     registered = np.flatnonzero(np.isfinite(poses).all(axis=1))
     _check_content(model, registered)
     row, image, point = observations(model, registered)
-    cameras, shared = used_cameras(model, registered)
-    lenses = np.array([optics.lens(camera) for camera in cameras])
-    with np.errstate(all="ignore"):
-        found = optics.rays(cameras, lenses, shared[image], model.images.xy[row])
-    seen = np.isfinite(found.u).all(axis=1) & np.isfinite(found.weights)
-    if not seen.all():
-        _warn_of_unseen(model, registered[image[np.flatnonzero(~seen)[0]]], int((~seen).sum()))
+    cameras, camera = used_cameras(model, registered)
     R, centers = from_colmap(poses[registered])
+    at = np.hstack([R.reshape(-1, 9), centers])
+    optics = optics_of(cameras, camera, model.images.xy[row])
+    if about["rigs"] == "keep" and tied is not None:
+        optics = tied.with_rigs(optics, registered)
+        at = optics.image_poses() if optics.rigs else at
     images = model.images
     info: dict[str, Any] = {
-        "source": Path(path).name,
-        "colmap": {"path": resolved(path), "kind": model.kind, "rigs": rigs},
+        "source": name,
+        "colmap": about,
         "registered": registered,
         "cameras_in_file": len(images.ids),
-        "keys": (row - images.ptr[registered[image]])[seen].astype(np.int32),
-        "lens_ids": np.array([camera.id for camera in cameras]),
-        "lens": lenses,
-        "lens_rays": found.d,
+        "keys": (row - images.ptr[registered[image]]).astype(np.int32),
+        "image_ids": images.ids[registered],
+        "camera_ids": np.array([camera.id for camera in cameras]),
+        "point3D_ids": model.points.ids,
         "colors": model.points.colours,
         "images": images.names,
-        "intrinsics_fit": found.fit,
     }
-    free = np.ones((len(registered), 9), bool)
-    fixed = (False, False, False)
-    free[:, 6:] = np.array([optics.NATIVE.get(camera.model, fixed) for camera in cameras])[shared]
-    try:
-        return Problem(
-            cameras=camera_records(R, centers, found.d[shared]),
-            points=model.points.xyz.copy(),
-            camera_index=image[seen],
-            point_index=point[seen],
-            u=np.ascontiguousarray(found.u[seen]),
-            weights=found.weights[seen],
-            focal=found.focal[shared],
-            name=name_of(path),
-            info=info,
-            shared=shared,
-            free_cameras=free,
-            own_errors=own_errors(info),
-        ).validated()
-    except DabaError as error:
-        raise DabaError(f"{path}: {error}") from error
+    return Problem.from_optics(
+        optics,
+        at,
+        model.points.xyz.copy(),
+        camera_index=image,
+        point_index=point,
+        name=name,
+        info=info,
+        shared=camera,
+    ).validated()
 
 
-def observations(model: Model, registered: np.ndarray) -> tuple[np.ndarray, Ints, Ints]:
+def optics_of(cameras: list[Camera], camera: Ints, pixels: Floats) -> Optics:
+    """The optics of images with these cameras (N), and which each has, (C,); COLMAP's defaults say
+    what is refined."""
+    params = np.zeros((len(cameras), PARAMETERS))
+    for row, one in zip(params, cameras, strict=True):
+        row[: len(one.params)] = one.params
+    model = np.array([MODELS[one.model].id for one in cameras], np.int32)
+    return Optics(camera, model, params, np.zeros(params.shape, bool), pixels).with_refined()
+
+
+def observations(model: Parts, registered: np.ndarray) -> tuple[np.ndarray, Ints, Ints]:
     """Row in images of each 2D point that sees a 3D point, number of its image among the
     registered, and of its point."""
     images, points = model.images, model.points
-    row = np.flatnonzero(images.points >= 0)
+    sees = images.points >= 0
+    row = np.flatnonzero(sees)
     number = np.full(len(images.ids), -1, np.int32)
     number[registered] = np.arange(len(registered))
-    where = np.searchsorted(images.ptr, row, side="right") - 1
+    where = np.repeat(np.arange(len(images.ids)), np.diff(images.ptr))[row]
     image = number[where]
     if (image < 0).any():
         bad = where[np.flatnonzero(image < 0)[0]]
         raise DabaError(
-            f"{model.path('images')}: image {images.ids[bad]} ({images.names[bad]}) sees 3D points "
-            "but has no pose"
+            f"{model.where('images')}: image {images.ids[bad]} ({images.names[bad]}) sees 3D "
+            "points but has no pose"
         )
-    order = np.argsort(points.ids)
-    found_at = np.minimum(
-        np.searchsorted(points.ids, images.points[row], sorter=order), len(order) - 1
-    )
-    point = order[found_at].astype(np.int32)
-    wrong = np.flatnonzero(points.ids[point] != images.points[row])
+    seen = images.points[row]
+    point = _numbers_of(points.ids, seen)
+    wrong = np.flatnonzero(points.ids[point] != seen)
     if len(wrong):
         bad = where[wrong[0]]
         raise DabaError(
-            f"{model.path('images')}: image {images.ids[bad]} ({images.names[bad]}) sees 3D point "
-            f"{images.points[row[wrong[0]]]}, which {model.path('points3D').name} does not have"
+            f"{model.where('images')}: image {images.ids[bad]} ({images.names[bad]}) sees 3D point "
+            f"{seen[wrong[0]]}, which {model.where('points3D')} does not have"
         )
     return row, image, point
 
 
-def used_cameras(model: Model, registered: np.ndarray) -> tuple[list[Camera], Ints]:
+def _numbers_of(ids: np.ndarray, wanted: np.ndarray) -> Ints:
+    """Where ids are that are wanted; anywhere if they are not there."""
+    most = int(ids.max())
+    if most < 4 * len(ids) + len(wanted):  # a table is quicker than a search
+        table = np.zeros(most + 1, np.int32)
+        table[ids] = np.arange(len(ids), dtype=np.int32)
+        return table[np.minimum(wanted, most)]
+    order = np.argsort(ids)
+    found = np.minimum(np.searchsorted(ids, wanted, sorter=order), len(order) - 1)
+    return order[found].astype(np.int32)
+
+
+def used_cameras(model: Parts, registered: np.ndarray) -> tuple[list[Camera], Ints]:
     """The cameras of registered images, and which of them each image has."""
     ids, shared = np.unique(model.images.camera_ids[registered], return_inverse=True)
     missing = [number for number in ids.tolist() if number not in model.camera_by_id]
     if missing:
         raise DabaError(
-            f"{model.path('images')}: an image has camera {missing[0]}, which "
-            f"{model.path('cameras').name} does not have"
+            f"{model.where('images')}: an image has camera {missing[0]}, which "
+            f"{model.where('cameras')} does not have"
         )
     return [model.camera_by_id[number] for number in ids.tolist()], shared.astype(np.int32)
 
@@ -136,7 +157,7 @@ def name_of(path: PathLike) -> str:
     return f"{folder.parent.name}/{folder.name}" if folder.name.isdigit() else folder.name
 
 
-def _check_content(model: Model, registered: np.ndarray) -> None:
+def _check_content(model: Parts, registered: np.ndarray) -> None:
     if not len(registered):
         raise DabaError(f"{model.folder}: no image of this model has a pose")
     if not len(model.points.ids):
@@ -151,13 +172,3 @@ def _check_content(model: Model, registered: np.ndarray) -> None:
             f"{model.folder}: the model contradicts itself: its images see 3D points {seen} times, "
             f"the tracks of its points say {tracks}"
         )
-
-
-def _warn_of_unseen(model: Model, row: int, count: int) -> None:
-    images = model.images
-    warnings.warn(
-        f"{model.folder}: {count} observations are left out, because no ray has its image there "
-        f"(the first in image {images.ids[row]}, {images.names[row]}); they stay in the model",
-        DabaWarning,
-        stacklevel=3,
-    )

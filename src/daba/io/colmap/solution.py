@@ -1,23 +1,18 @@
-"""A solution in COLMAP's own terms: lenses, poses, points, and the pixel errors COLMAP computes."""
+"""A solution in COLMAP's own terms: parameters, poses, points and errors, for the model that the
+problem was read from. What a solve has not touched is as it was in the files, to the last bit."""
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import NamedTuple
-
 import numpy as np
 
+from daba.core.camera_models import MODELS
 from daba.core.errors import DabaError
-from daba.io.colmap import optics
-from daba.io.colmap.model import Model
-from daba.io.colmap.parts import Edits
-from daba.io.colmap.poses import from_colmap, to_colmap
-from daba.io.colmap.reading import observations, used_cameras
-from daba.io.colmap.rigs import frame_poses, image_poses
-from daba.problem.problem import Floats, Ints, Problem, camera_records
-
-UNSEEN = float(np.sqrt(np.finfo(np.float64).max))
-"""COLMAP's error, in pixels, of a point that its camera does not see."""
+from daba.io.colmap.model import Model, Origin
+from daba.io.colmap.parts import Edits, Parts
+from daba.io.colmap.rigs import Links, frame_poses, image_poses, links, with_moved
+from daba.problem.intrinsics import point_errors
+from daba.problem.optics import Optics
+from daba.problem.problem import Floats, Problem
 
 
 def is_colmap(problem: Problem) -> bool:
@@ -25,153 +20,110 @@ def is_colmap(problem: Problem) -> bool:
     return "colmap" in problem.info
 
 
-class ModelObservations(NamedTuple):
-    """Observations of the model that the solution still has, whether a solve used them or not."""
+def model_of(problem: Problem) -> Model:
+    """The model that a problem was read from, if it is still there."""
+    about = problem.info["colmap"]
+    model = (about if isinstance(about, Origin) else Origin(about)).model()
+    check_same(problem, model, model.folder)
+    return model
 
-    row: np.ndarray
-    """Its number among all 2D points of the model."""
-    camera: Ints
-    point: Ints
+
+def check_same(problem: Problem, model: Parts, what: object) -> None:
+    """Raise `DabaError` if the problem was read from something else."""
+    info = problem.info
+    registered = np.asarray(info["registered"])
+    same = (
+        len(model.images.ids) == info["cameras_in_file"]
+        and np.array_equal(model.images.ids[registered], info["image_ids"])
+        and np.array_equal(model.points.ids, info["point3D_ids"])
+        and all(int(number) in model.camera_by_id for number in info["camera_ids"])
+    )
+    if not same:
+        raise DabaError(f"{what} is not the model any more that '{problem.name}' came from")
 
 
-class Solution:
-    """The problem's estimate, put into the model it was read from.
+def edits_of(problem: Problem, model: Parts) -> Edits:
+    """What is to be written."""
+    registered = np.asarray(problem.info["registered"])
+    tied = links(model)
+    start = image_poses(model, tied)
+    poses = model.images.poses.copy()
+    optics, frames = problem.optics, None
+    sensors: dict[tuple[int, int], Floats] = {}
+    if tied is None or problem.info["colmap"]["rigs"] == "free" or not optics.rigs:
+        new = with_moved(start[registered], problem.poses)
+        moved = (new != start[registered]).any(axis=1)
+        poses[registered[moved]] = new[moved]
+        if tied is not None and problem.info["colmap"]["rigs"] == "keep":
+            changed = np.zeros(len(poses), bool)
+            changed[registered[moved]] = True
+            frames = frame_poses(tied, poses, changed)
+    else:
+        frames, sensors = _moved_rigs(tied, optics, registered)
+        new = _poses_in_rigs(model, tied, frames, sensors)
+        moved = (new != start).any(axis=1) & np.isfinite(new).all(axis=1)
+        poses[moved] = new[moved]
+    dropped = _dropped(problem, model, registered)
+    seen = np.bincount(problem.point_index, minlength=problem.num_points) > 0
+    return Edits(
+        params=_params(problem, model),
+        poses=poses,
+        frames=frames,
+        sensors=sensors,
+        xyz=problem.points,
+        errors=point_errors(problem),
+        dropped=dropped,
+        removed=(model.points.tracks > 0) & ~seen,
+    )
 
-    What a solve has not touched is as it was in the files, to the last bit.
-    """
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        about = problem.info["colmap"]
-        self.rigs = about["rigs"]
-        self.model = Model(about["path"])
-        self.start_poses = image_poses(self.model, self.rigs)
-        self.registered = np.asarray(problem.info["registered"])
-        if len(self.model.images.ids) != problem.info["cameras_in_file"]:
-            raise self._other_model()
-        self.cameras, self.group = used_cameras(self.model, self.registered)
-        """COLMAP's cameras, and which of them each of ours has."""
-        self._check()
+def _moved_rigs(
+    tied: Links, optics: Optics, registered: np.ndarray
+) -> tuple[Floats, dict[tuple[int, int], Floats]]:
+    """New poses of all frames, and of sensors that have moved."""
+    assert optics.frame is not None
+    assert optics.frames is not None
+    assert optics.sensors is not None
+    number = np.unique(tied.of_images(registered)[0])
+    frames = tied.frames.copy()
+    frames[number] = with_moved(frames[number], optics.frames)
+    places = with_moved(tied.poses, optics.sensors)
+    moved = (places != tied.poses).any(axis=1)
+    sensors = {key: places[n] for n, key in enumerate(tied.keys, start=1) if moved[n]}
+    return frames, sensors
 
-    @cached_property
-    def _lenses(self) -> tuple[Floats, dict[str, float]]:
-        p, info = self.problem, self.problem.info
-        lens, start = np.asarray(info["lens"]), np.asarray(info["lens_rays"])
-        d = np.empty_like(start)
-        d[self.group] = p.intrinsics
-        split = np.flatnonzero((d[self.group] != p.intrinsics).any(axis=1))
-        if len(split):
-            camera = info["lens_ids"][self.group[split[0]]]
+
+def _poses_in_rigs(
+    model: Parts, tied: Links, frames: Floats, sensors: dict[tuple[int, int], Floats]
+) -> Floats:
+    places = tied.poses.copy()
+    for n, key in enumerate(tied.keys, start=1):
+        places[n] = sensors.get(key, places[n])
+    there = Links(tied.frame, tied.image, tied.sensor, tied.keys, places, frames)
+    return image_poses(model, there)
+
+
+def _params(problem: Problem, model: Parts) -> dict[int, Floats]:
+    """New parameters of cameras, by their ids."""
+    optics, ids = problem.optics, model.images.camera_ids[problem.info["registered"]]
+    found: dict[int, Floats] = {}
+    for number, image in zip(*np.unique(ids, return_index=True), strict=True):
+        row = optics.params[optics.camera[image]]
+        if (optics.params[optics.camera[ids == number]] != row).any():
             raise DabaError(
-                f"images that have camera {camera} in {self.model.folder} have different "
-                "intrinsics now, which a COLMAP model cannot express"
+                f"images that have camera {number} in {model.folder} have different intrinsics "
+                "now, which a COLMAP model cannot express"
             )
-        moved = (d != start).any(axis=1)
-        k = np.flatnonzero(moved[self.group[p.camera_index]])
-        group = self.group[p.camera_index[k]]
-        new, fit = optics.lenses_of(self.cameras, lens, d, group, p.u[k])
-        return np.where(moved[:, None], new, lens), fit
+        camera = model.camera_by_id[int(number)]
+        new = row[: MODELS[camera.model].count]
+        if not np.array_equal(new, camera.params):
+            found[int(number)] = new
+    return found
 
-    @property
-    def lenses(self) -> Floats:
-        """fx, fy, cx, cy, k1, k2 of each COLMAP camera, (G,6)."""
-        return self._lenses[0]
 
-    @property
-    def fit(self) -> dict[str, float]:
-        """How far the lenses are from the rays that were solved for, in pixels: rms and max."""
-        return self._lenses[1]
-
-    @cached_property
-    def seen(self) -> ModelObservations:
-        row, camera, point = observations(self.model, self.registered)
-        kept = ~self.dropped[row]
-        return ModelObservations(row[kept], camera[kept], point[kept])
-
-    @cached_property
-    def dropped(self) -> np.ndarray:
-        """Which 2D points of the model have lost their 3D point, (N,)."""
-        lost = np.zeros(len(self.model.images.points), bool)
-        gone = np.asarray(self.problem.info.get("dropped", np.empty((0, 2), np.int64)))
-        lost[self.model.images.ptr[self.registered[gone[:, 0]]] + gone[:, 1]] = True
-        return lost
-
-    @cached_property
-    def errors(self) -> Floats:
-        """Pixel error of each observation of `seen`, (n,)."""
-        p, (row, camera, point) = self.problem, self.seen
-        δ = p.points[point] - p.centers[camera]
-        x = np.einsum("kji,kj->ki", p.rotations[camera], δ)
-        pixels = optics.project(self.cameras, self.lenses, self.group[camera], x)
-        r = np.linalg.norm(pixels - self.model.images.xy[row], axis=1)
-        return np.where(np.isnan(r), UNSEEN, r)
-
-    @cached_property
-    def point_errors(self) -> Floats:
-        """Mean error of each point's observations, as COLMAP keeps it; 0 where there are none."""
-        P = self.problem.num_points
-        count = np.bincount(self.seen.point, minlength=P)
-        return np.bincount(self.seen.point, self.errors, P) / np.maximum(count, 1)
-
-    @property
-    def mean_error(self) -> float:
-        """What COLMAP calls the mean reprojection error: the mean over points of their errors."""
-        return float(self.point_errors[~self.removed].mean())
-
-    @cached_property
-    def removed(self) -> np.ndarray:
-        """3D points that a filter has left without observations, (P,)."""
-        P = self.problem.num_points
-        before = self.model.points.tracks > 0
-        return before & (np.bincount(self.seen.point, minlength=P) == 0)
-
-    def observation_errors(self) -> Floats:
-        """Errors of the problem's own observations, (K,)."""
-        images, p = self.model.images, self.problem
-        row = images.ptr[self.registered[p.camera_index]] + np.asarray(p.info["keys"])
-        index = np.empty(len(images.points), np.int64)
-        index[self.seen.row] = np.arange(len(self.seen.row))
-        return np.asarray(self.errors[index[row]])
-
-    def edits(self) -> Edits:
-        """What is to be written."""
-        p, model = self.problem, self.model
-        params = {
-            camera.id: optics.params(camera, lens)
-            for camera, lens, old in zip(
-                self.cameras, self.lenses, map(optics.lens, self.cameras), strict=True
-            )
-            if not np.array_equal(lens, old)
-        }
-        near = self.start_poses[self.registered]
-        start = camera_records(*from_colmap(near), p.intrinsics)
-        changed = (start[:, :12] != p.cameras[:, :12]).any(axis=1)
-        moved = np.zeros(len(model.images.ids), bool)
-        moved[self.registered[changed]] = True
-        poses = model.images.poses.copy()
-        poses[moved] = to_colmap(p.rotations[changed], p.centers[changed], near[changed])
-        keep_rigs = model.has_rigs and self.rigs == "keep"
-        return Edits(
-            params=params,
-            poses=poses,
-            frames=frame_poses(model, poses, moved) if keep_rigs else None,
-            xyz=p.points,
-            errors=self.point_errors,
-            dropped=self.dropped,
-            removed=self.removed,
-        )
-
-    def _check(self) -> None:
-        """The files must still be those the problem was read from."""
-        p = self.problem
-        same = (
-            len(self.model.points.ids) == p.num_points
-            and np.isfinite(self.start_poses[self.registered]).all()
-            and np.array_equal([camera.id for camera in self.cameras], p.info["lens_ids"])
-        )
-        if not same:
-            raise self._other_model()
-
-    def _other_model(self) -> DabaError:
-        name = self.problem.name
-        return DabaError(f"{self.model.folder} is not the model any more that '{name}' came from")
+def _dropped(problem: Problem, model: Parts, registered: np.ndarray) -> np.ndarray:
+    """Which 2D points of the model have lost their 3D point, (N,)."""
+    lost = np.zeros(len(model.images.points), bool)
+    gone = np.asarray(problem.info.get("dropped", np.empty((0, 2), np.int64)))
+    lost[model.images.ptr[registered[gone[:, 0]]] + gone[:, 1]] = True
+    return lost

@@ -6,7 +6,7 @@ Positions (`at`) are numbers of lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -111,27 +111,49 @@ def read_rigs(data: bytes) -> list[Rig]:
     rigs: list[Rig] = []
 
     def one(words: list[str]) -> None:
-        number, count = int(words[0]), int(words[1])
         reference: int | None = None
         others: dict[int, Floats | None] = {}
-        at = 2
-        for k in range(count):
-            kind, sensor = words[at], int(words[at + 1])
-            at += 2
-            pose: Floats | None = None
-            if k > 0:
-                at += 1
-                if words[at - 1] != "0":
-                    pose = np.array(words[at : at + 7], np.float64)
-                    at += 7
-            if kind == "CAMERA" and k == 0:
-                reference = sensor
-            elif kind == "CAMERA":
-                others[sensor] = pose
-        rigs.append(Rig(number, reference, others))
+        for first, camera, at in _sensors(words):
+            if camera is not None and first:
+                reference = camera
+            elif camera is not None:
+                others[camera] = None if at is None else np.array(words[at : at + 7], np.float64)
+        rigs.append(Rig(int(words[0]), reference, others))
 
     _each(data, one)
     return rigs
+
+
+def write_rigs(data: bytes, sensors: dict[tuple[int, int], Floats]) -> bytes:
+    lines = _split(data)
+    for number, line in enumerate(lines):
+        words = line.split()
+        if not words or line.startswith("#"):
+            continue
+        rig, changed = int(words[0]), False
+        for _, camera, at in _sensors(words):
+            if camera is not None and at is not None and (rig, camera) in sensors:
+                words[at : at + 7] = _words(sensors[rig, camera])
+                changed = True
+        if changed:
+            lines[number] = " ".join(words)
+    return _join(lines)
+
+
+def _sensors(words: list[str]) -> Iterator[tuple[bool, int | None, int | None]]:
+    """Of every sensor of a rig whether it is the first, its camera id, None if it is no camera, and
+    where its pose is, if it has one."""
+    at = 2
+    for k in range(int(words[1])):
+        kind, sensor = words[at], int(words[at + 1])
+        at += 2
+        pose = None
+        if k > 0:
+            at += 1
+            if words[at - 1] != "0":
+                pose = at
+                at += 7
+        yield k == 0, sensor if kind == "CAMERA" else None, pose
 
 
 def read_frames(data: bytes) -> Frames:

@@ -13,9 +13,10 @@ from typing import Literal
 
 from daba.core.errors import DabaError
 from daba.io.colmap.model import KINDS, NEEDED, RIGGED, Model, resolved
-from daba.io.colmap.optics import pycolmap
-from daba.io.colmap.solution import Solution, is_colmap
-from daba.io.files import PathLike, folder_target, writing_folder
+from daba.io.colmap.parts import Edits
+from daba.io.colmap.solution import edits_of, is_colmap, model_of
+from daba.io.colmap.theirs import pycolmap
+from daba.io.files import PathLike, folder_target, to_disk, writing_folder
 from daba.io.folders import output_folder
 from daba.problem.problem import Problem
 
@@ -39,11 +40,17 @@ def save(problem: Problem, path: PathLike, kind: Kind = "same", overwrite: bool 
         )
     if kind not in ("same", "binary", "text"):
         raise DabaError(f"kind must be 'same', 'binary' or 'text', not {kind!r}")
+    if "path" not in problem.info["colmap"]:
+        raise DabaError(
+            f"cannot write {path}: '{problem.name}' came from a pycolmap.Reconstruction, not from "
+            "files; let daba.colmap.update put the result into it, and pycolmap write it"
+        )
     check_target(path, problem.info["colmap"]["path"], overwrite)
-    solution = Solution(problem)
+    model = model_of(problem)
+    edits = edits_of(problem, model)
     with output_folder(path, _check_folder) as folder:
-        _write(solution, folder)
-        if kind not in ("same", solution.model.kind):
+        _write(model, edits, folder)
+        if kind not in ("same", model.kind):
             _change_kind(folder, kind)
 
 
@@ -69,25 +76,23 @@ def _check_folder(path: PathLike) -> None:
             )
 
 
-def _write(solution: Solution, folder: Path) -> None:
-    model, edits = solution.model, solution.edits()
-    files = model.files
+def _write(model: Model, edits: Edits, folder: Path) -> None:
+    files, written = model.files, []
 
     def put(part: str, data: bytes) -> None:
-        with open(folder / model.path(part).name, "xb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
+        written.append(folder / model.path(part).name)
+        written[-1].write_bytes(data)
 
     put("cameras", files.write_cameras(model.data("cameras"), model.cameras, edits))
     put("images", files.write_images(model.data("images"), model.images, edits))
     points = files.write_points(model.data("points3D"), model.points, model.images, edits)
     put("points3D", points)
     if edits.frames is not None:
-        put("rigs", model.data("rigs"))
+        put("rigs", files.write_rigs(model.data("rigs"), edits.sensors))
         put("frames", files.write_frames(model.data("frames"), model.frames, edits.frames))
     if (model.folder / BESIDE).is_file():
         shutil.copy(model.folder / BESIDE, folder / BESIDE)
+    to_disk(written)
 
 
 def _change_kind(folder: Path, kind: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 
@@ -18,8 +19,9 @@ from daba.io.store.arrays import Entry
 from daba.partition.ordering import number_type
 from daba.problem.problem import CAMERA_RECORD
 
-VERSION = 2
-"""2 has constraints; a store without them is written as version 1, which older ones read."""
+VERSION = 3
+"""2 has constraints, and 3 cameras as their file describes them; a store without them is written as
+version 1, which older ones read."""
 
 
 CONSTRAINT = "constraint-"
@@ -49,6 +51,18 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
+class OpticsEntry:
+    """The cameras as their file describes them, which every process reads."""
+
+    tables: dict[str, Entry]
+    bundler: bool
+    pixels: bool
+    """Whether devices have the pixels of observations; else these are u times focal."""
+    solved: bool
+    """Whether they are a solution in pixels, which the rays of the store do not know."""
+
+
+@dataclass(frozen=True)
 class Manifest:
     name: str
     cameras: int
@@ -59,10 +73,18 @@ class Manifest:
     parts: list[Part]
     prior_losses: dict[str, Any] | None = None
     """Name and radius of the loss of each kind of prior; None for a problem without constraints."""
+    optics: OpticsEntry | None = None
+
+    @property
+    def has_pixels(self) -> bool:
+        return self.optics is not None and self.optics.pixels
 
 
-def schema(counts: DeviceCounts, observations: int) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
-    """Type and shape of every array of a device, by the name of its file."""
+def schema(
+    counts: DeviceCounts, observations: int, pixels: bool = False
+) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+    """Type and shape of every array of a device, by the name of its file; `pixels` tells whether
+    observations have them."""
     cameras, points, intra, inter, outer = counts
     index, real = np.dtype(np.int32), np.dtype(np.float64)
     arrays: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
@@ -79,6 +101,8 @@ def schema(counts: DeviceCounts, observations: int) -> dict[str, tuple[np.dtype,
             f"{kind}-u": (real, (count, 2)),
             f"{kind}-weight": (real, (count,)),
         }
+        if pixels:
+            arrays[f"{kind}-pixels"] = (real, (count, 2))
         if kind != "outer":  # those are the inter ones of other devices
             arrays[f"{kind}-id"] = (number_type(observations), (count,))
     return arrays
@@ -88,10 +112,23 @@ def device_folder(device: int) -> str:
     return f"device-{device:04d}"
 
 
+def constraint_file(name: str) -> str:
+    return CONSTRAINT + name
+
+
+def optics_file(name: str) -> str:
+    return f"optics-{name}.npy"
+
+
+def info_file(key: str) -> str:
+    return f"info-{quote(key, safe=' ')}.npy"
+
+
 def write_manifest(folder: Path, manifest: Manifest) -> None:
+    version = 1 if manifest.prior_losses is None else 2
     content = {
         "format": FORMAT,
-        "version": 1 if manifest.prior_losses is None else VERSION,
+        "version": version if manifest.optics is None else VERSION,
         "name": manifest.name,
         "devices": len(manifest.parts),
         "cameras": manifest.cameras,
@@ -100,6 +137,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         "info": manifest.info,
         "info_arrays": _to_json(manifest.info_arrays),
         **({} if (losses := manifest.prior_losses) is None else {"prior_losses": losses}),
+        **({} if manifest.optics is None else {"optics": _optics_to_json(manifest.optics)}),
         "parts": [
             {"folder": device_folder(device)}
             | part.counts._asdict()
@@ -159,6 +197,7 @@ def _from_json(content: dict[str, Any]) -> Manifest:
         info_arrays=_entries(content["info_arrays"]),
         parts=parts,
         prior_losses=content.get("prior_losses"),
+        optics=None if (optics := content.get("optics")) is None else _optics_from_json(optics),
     )
 
 
@@ -175,13 +214,23 @@ def _check(manifest: Manifest, path: Path) -> None:
     if len(constrained) > 1:
         raise DabaError(f"{path} is damaged: its devices have different kinds of constraints")
     for device, part in enumerate(m.parts):
-        for name, (dtype, shape) in schema(part.counts, m.observations).items():
+        for name, (dtype, shape) in schema(part.counts, m.observations, m.has_pixels).items():
             entry = part.arrays.get(name)
             if entry is None or (entry.dtype, entry.shape) != (str(dtype), shape):
                 raise DabaError(
                     f"{path} is damaged: {device_folder(device)}/{name}.npy must hold "
                     f"{dtype} {shape}"
                 )
+
+
+def _optics_to_json(optics: OpticsEntry) -> dict[str, Any]:
+    flags = {name: getattr(optics, name) for name in ("bundler", "pixels", "solved")}
+    return flags | {"tables": _to_json(optics.tables)}
+
+
+def _optics_from_json(content: dict[str, Any]) -> OpticsEntry:
+    flags = (bool(content[name]) for name in ("bundler", "pixels", "solved"))
+    return OpticsEntry(_entries(content["tables"]), *flags)
 
 
 def _constraints(part: Part) -> list[str]:

@@ -15,20 +15,34 @@ from daba.core.errors import DabaError
 from daba.io.files import PathLike, writing_folder
 from daba.io.folders import abandon_folder, begin_folder, finish_folder
 from daba.io.store.arrays import write_arrays
-from daba.io.store.manifest import Part, device_folder, write_manifest
-from daba.io.store.store import Store, info_file
+from daba.io.store.manifest import (
+    Part,
+    device_folder,
+    info_file,
+    optics_file,
+    write_manifest,
+)
+from daba.io.store.store import Store
+from daba.io.store.writing import write_optics
+from daba.problem.optics import Optics
 from daba.problem.problem import Floats
 
 
-def write_solution(store: Store, path: PathLike, states: Iterable[tuple[Floats, Floats]]) -> None:
-    """Write cameras and points of every device, with all else from `store`, as a new store."""
+def write_solution(
+    store: Store,
+    path: PathLike,
+    states: Iterable[tuple[Floats, Floats]],
+    optics: Optics | None = None,
+) -> None:
+    """Write cameras and points of every device, with all else from `store`, as a new store. A
+    solution in pixels has `optics`, too, and no d."""
     folder = begin_solution(path)
     try:
         crcs = {
             device: write_device(store, device, cameras, points, folder)
             for device, (cameras, points) in enumerate(states)
         }
-        finish_solution(store, folder, path, crcs)
+        finish_solution(store, folder, path, crcs, optics)
     finally:
         abandon_folder(folder)  # unless it has its name
 
@@ -61,10 +75,14 @@ def write_device(
 
 
 def finish_solution(
-    store: Store, folder: Path, path: PathLike, crcs: dict[int, dict[str, int]]
+    store: Store,
+    folder: Path,
+    path: PathLike,
+    crcs: dict[int, dict[str, int]],
+    optics: Optics | None = None,
 ) -> None:
     """Write the manifest, once all devices are written, and give the store its name; one process
-    calls it."""
+    calls it. `optics` are those of a solution in pixels."""
     m = store.manifest
     if set(crcs) != set(range(store.devices)):
         raise DabaError(f"a solution of {store.devices} devices cannot be made of {len(crcs)}")
@@ -75,6 +93,12 @@ def finish_solution(
     with writing_folder(path):
         for key in m.info_arrays:
             _link(store.path / info_file(key), folder / info_file(key))
+        if optics is not None:
+            entry = replace(write_optics(folder, optics, solved=True), pixels=m.has_pixels)
+            m = replace(m, optics=entry)
+        elif m.optics is not None:
+            for name in m.optics.tables:
+                _link(store.path / optics_file(name), folder / optics_file(name))
         write_manifest(folder, replace(m, parts=parts))
     finish_folder(folder, path)
 

@@ -5,6 +5,8 @@
     device-0000/camera_id.npy, …        what `layout.Piece` holds, one file for each array
     device-0000/intra-id.npy            the problem's own number of each observation
     device-0000/constraint-shared.npy   the constraints, if there are any
+    optics-params.npy, …                the cameras as their file describes them, if they are known
+    device-0000/intra-pixels.npy        pixels of observations, if they are not u times focal
 
 A process opens only the pieces it works on; `Store.load` puts the whole problem together again.
 """
@@ -16,32 +18,36 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
 from daba.core.errors import DabaError
 from daba.io.files import PathLike
-from daba.io.folders import output_folder
-from daba.io.info import checked_info, own_errors, split_info
+from daba.io.info import checked_info
 from daba.io.source import CHUNK
-from daba.io.store.arrays import Entry, open_array, write_arrays
+from daba.io.store.arrays import Entry, open_array
 from daba.io.store.checks import check_array, check_distinct, check_order
 from daba.io.store.manifest import (
-    CONSTRAINT,
-    DeviceCounts,
-    Manifest,
-    Part,
+    constraint_file,
     device_folder,
+    info_file,
+    optics_file,
     read_manifest,
-    schema,
-    write_manifest,
 )
-from daba.partition.ordering import Extent, Layout, Piece, Records, inverse, lay_out
-from daba.partition.partition import Partition, make_partition
+from daba.partition.ordering import Error, Extent, Piece, Records
+from daba.partition.partition import Partition
 from daba.partition.statistics import PartitionStatistics, StatisticsSum
-from daba.problem.constraints import ARRAYS, Constraints, concatenate, from_arrays, validate
-from daba.problem.problem import CAMERA_RECORD, Floats, Ints, Problem
+from daba.problem.constraints import (
+    ARRAYS,
+    Constraints,
+    from_arrays,
+    validate,
+    validate_groups,
+)
+from daba.problem.intrinsics import forward_rows
+from daba.problem.optics import Optics
+from daba.problem.problem import Floats, Ints, Problem
+from daba.problem.rays import radial_optics
 
 
 class Store:
@@ -96,17 +102,47 @@ class Store:
         with _named(self.path):
             return checked_info(m.info | arrays, m.cameras, m.points, m.observations)
 
-    def piece(self, device: int) -> Piece:
-        """What a device holds, memory-mapped and read-only."""
+    @cached_property
+    def optics(self) -> Optics:
+        """What `Problem.optics` is, without the pixels of observations. Of a problem that is only
+        known as rays, the observations of all devices are read once, to fit cameras to them."""
+        kept = self.manifest.optics
+        if kept is None:
+            return self._fitted_optics()
+        tables: dict[str, Any] = {
+            name: self._open(self.path / optics_file(name), entry)
+            for name, entry in kept.tables.items()
+        }
+        return Optics(pixels=None, bundler=kept.bundler, **tables)
+
+    def _fitted_optics(self) -> Optics:
+        rows = np.empty((self.manifest.cameras, 3))
+        for device in range(self.devices):
+            piece, first = self.piece(device), self.extent.camera_ptr[device]
+            seen = Records.concatenate([piece.intra, piece.outer])
+            d = np.ascontiguousarray(piece.cameras[:, 12:])
+            rows[piece.camera_id] = forward_rows(
+                seen.camera - np.int32(first), seen.u, self.focal(device), d
+            )
+        return radial_optics(np.arange(len(rows), dtype=np.int32), rows)
+
+    def piece(self, device: int, error: Error = "ray") -> Piece:
+        """What a device holds, memory-mapped and read-only: of the pixel error, u are pixels and
+        weights 1."""
+        if error == "ray" and self.manifest.optics is not None and self.manifest.optics.solved:
+            raise DabaError(
+                f"{self.path} is a solution in pixels, and its rays are those from before it: load "
+                "it and save it again (daba convert) to adjust it by rays"
+            )
         return Piece(
             camera_id=self.array(device, "camera_id"),
             point_id=self.array(device, "point_id"),
             cameras=self.array(device, "cameras"),
             points=self.array(device, "points"),
-            intra=self._records(device, "intra"),
-            inter=self._records(device, "inter"),
-            outer=self._records(device, "outer"),
-            constraints=self._constraints(device),
+            intra=self.records(device, "intra", error),
+            inter=self.records(device, "inter", error),
+            outer=self.records(device, "outer", error),
+            constraints=self.constraints(device),
         )
 
     def focal(self, device: int) -> Floats:
@@ -132,7 +168,7 @@ class Store:
         cameras = np.empty(self.manifest.cameras, np.int32)
         points = np.empty(self.manifest.points, np.int32)
         for name, owner in (("camera_id", cameras), ("point_id", points)):
-            self._order(name)
+            self.order(name)
             for device in range(self.devices):
                 owner[self.array(device, name)] = device
         return Partition(cameras, points, self.devices)
@@ -154,45 +190,11 @@ class Store:
 
     def load(self) -> Problem:
         """The whole problem in its own order, bit for bit the one the store was made from."""
-        m = self.manifest
-        camera_order, point_order = self._order("camera_id"), self._order("point_id")
-        cameras, points = np.empty((m.cameras, CAMERA_RECORD)), np.empty((m.points, 3))
-        focal = np.empty(m.cameras)
-        # What no file gives a value would be -1, or NaN, and `validated` would refuse it.
-        camera_index = np.full(m.observations, -1, np.int32)
-        point_index = np.full(m.observations, -1, np.int32)
-        u, weights = np.full((m.observations, 2), np.nan), np.empty(m.observations)
-        constraints: list[Constraints | None] = []
-        try:
-            for device in range(self.devices):
-                piece = self.piece(device)
-                cameras[piece.camera_id] = piece.cameras
-                focal[piece.camera_id] = self.focal(device)
-                points[piece.point_id] = piece.points
-                constraints.append(piece.constraints)
-                for records, id in zip(
-                    (piece.intra, piece.inter), self.numbers(device), strict=True
-                ):
-                    camera_index[id] = camera_order[records.camera]
-                    point_index[id] = point_order[records.point]
-                    u[id], weights[id] = records.u, records.weight
-            info = {
-                key: value.copy() if isinstance(value, np.ndarray) else value
-                for key, value in self.info.items()
-            }
-            joined = concatenate(constraints, self.extent.camera_ptr, self.extent.point_ptr)
-            order = inverse(camera_order), inverse(point_order)
-            whole = joined and joined.take(*order, (m.cameras, m.points))
-            return Problem(
-                cameras, points, camera_index, point_index, u, weights, focal, m.name, info,
-                own_errors=own_errors(info), **vars(whole or Constraints()),
-            ).validated()  # fmt: skip
-        except DabaError as error:
-            if str(error).startswith(str(self.path)):
-                raise
-            raise DabaError(f"{self.path}: {error}") from error
+        from daba.io.store.whole import load_whole
 
-    def _constraints(self, device: int) -> Constraints | None:
+        return load_whole(self)
+
+    def constraints(self, device: int) -> Constraints | None:
         losses, entries = self.manifest.prior_losses, self.manifest.parts[device].arrays
         if losses is None:
             return None
@@ -205,24 +207,36 @@ class Store:
             raise DabaError(f"{self.path} is damaged: its priors are incomplete") from None
         if found is not None:
             with _named(self.path / device_folder(device)):
-                focal, points = self.focal(device), self.manifest.parts[device].counts.points
-                validate(found, self.array(device, "cameras"), focal, points)
+                counts = self.manifest.parts[device].counts
+                validate(found, counts.cameras, counts.points)
+                validate_groups(found, self.array(device, "cameras"), self.focal(device))
         return found
 
-    def _order(self, name: str) -> Ints:
+    def order(self, name: str) -> Ints:
         """The problem's number of each camera or point, in device order: each once."""
         order = np.concatenate([self.array(device, name) for device in range(self.devices)])
         with _named(self.path):
             check_distinct(order, len(order))
         return order
 
-    def _records(self, device: int, kind: str) -> Records:
-        records = Records(*(self.array(device, f"{kind}-{what}") for what in Records._fields))
+    def records(self, device: int, kind: str, error: Error = "ray") -> Records:
+        found = Records(*(self.array(device, f"{kind}-{what}") for what in Records._fields))
         if (label := f"{device} {kind}") not in self._checked:
             with _named(self.path / device_folder(device)):
-                check_order(kind, records)
+                check_order(kind, found)
             self._checked.add(label)
-        return records
+        if error == "ray":
+            return found
+        if self.manifest.has_pixels:
+            pixels = self.array(device, f"{kind}-pixels")
+        else:
+            pixels = found.u * self._focals[found.camera, None]
+        return found._replace(u=pixels, weight=np.ones(len(pixels)))
+
+    @cached_property
+    def _focals(self) -> Floats:
+        """Focal lengths of all cameras, in device order."""
+        return np.concatenate([self.focal(device) for device in range(self.devices)])
 
     def _open(self, path: Path, entry: Entry) -> np.ndarray:
         array = open_array(path, entry, check=path not in self._checked)
@@ -242,77 +256,3 @@ def _named(path: Path) -> Iterator[None]:
 def load(path: PathLike) -> Problem:
     """The whole problem of a store."""
     return Store(path).load()
-
-
-def save(problem: Problem, path: PathLike, devices: int = 1, seed: int = 0) -> None:
-    """Partition a problem and write it as a store."""
-    write_store(lay_out(problem, make_partition(problem, devices, seed)), path)
-
-
-def write_store(layout: Layout, path: PathLike) -> None:
-    """Write a problem, laid out, as a store: whole or not at all."""
-    with output_folder(path) as folder:
-        write_into(layout, folder)
-
-
-def write_into(layout: Layout, folder: Path) -> None:
-    """The files of a store, into an empty folder."""
-    problem = layout.problem
-    info, info_arrays = split_info(problem.info)
-    write_manifest(
-        folder,
-        Manifest(
-            name=problem.name,
-            cameras=problem.num_cameras,
-            points=problem.num_points,
-            observations=problem.num_observations,
-            info=info,
-            info_arrays=write_info(folder, info_arrays),
-            prior_losses=None if layout.constraints is None else layout.constraints.losses(),
-            parts=[_write_piece(layout, a, folder) for a in range(layout.extent.devices)],
-        ),
-    )
-
-
-def _write_piece(layout: Layout, device: int, folder: Path) -> Part:
-    piece, (intra_id, inter_id) = layout.piece(device), layout.numbers(device)
-    arrays: dict[str, np.ndarray] = {
-        "camera_id": piece.camera_id,
-        "point_id": piece.point_id,
-        "focal": layout.problem.focal[piece.camera_id],
-        "cameras": piece.cameras,
-        "points": piece.points,
-    }
-    for kind, records in (("intra", piece.intra), ("inter", piece.inter), ("outer", piece.outer)):
-        arrays |= {f"{kind}-{what}": array for what, array in records._asdict().items()}
-    arrays |= {"intra-id": intra_id, "inter-id": inter_id}
-    counts = DeviceCounts(
-        len(piece.camera_id), len(piece.point_id), len(intra_id), len(inter_id), len(piece.outer.u)
-    )
-    here = folder / device_folder(device)
-    here.mkdir()
-    constraints = {} if piece.constraints is None else piece.constraints.to_arrays()
-    names = schema(counts, layout.extent.observations)
-    return Part(
-        counts,
-        write_arrays(
-            here,
-            {name: arrays[name] for name in names}
-            | {constraint_file(name): array for name, array in constraints.items()},
-        ),
-    )
-
-
-def constraint_file(name: str) -> str:
-    return CONSTRAINT + name
-
-
-def write_info(folder: Path, arrays: dict[str, np.ndarray]) -> dict[str, Entry]:
-    """The arrays of `problem.info`; their entries go by the key in `info`."""
-    names = {info_file(key).removesuffix(".npy"): key for key in arrays}
-    entries = write_arrays(folder, {name: arrays[key] for name, key in names.items()})
-    return {names[name]: entry for name, entry in entries.items()}
-
-
-def info_file(key: str) -> str:
-    return f"info-{quote(key, safe=' ')}.npy"

@@ -17,12 +17,13 @@ from daba.io.formats import open_source
 from daba.io.forward import Intrinsics
 from daba.io.info import split_info
 from daba.io.store.manifest import Manifest, write_manifest
-from daba.io.store.store import write_info, write_into
 from daba.io.store.streaming.devices import sort_by_device, write_devices
 from daba.io.store.streaming.points import find_order, gather_by_point
+from daba.io.store.writing import write_info, write_into
 from daba.partition.ordering import lay_out
 from daba.partition.partition import check_devices, make_partition
 from daba.partition.statistics import PartitionStatistics, statistics
+from daba.problem.problem import Problem
 
 __all__ = ["partition_to_store"]
 
@@ -34,13 +35,14 @@ def partition_to_store(
 ) -> PartitionStatistics:
     """Read a problem from a file, partition it, and write it as a store, whole or not at all.
 
-    A problem with constraints is partitioned in memory: they belong to variables, not to what is
-    read chunk by chunk, and its formats are read as a whole anyway."""
+    A problem with constraints, or cameras as their file describes them, is partitioned in memory:
+    they belong to variables, not to what is read chunk by chunk, and its formats are read as a
+    whole anyway."""
     with output_folder(out) as folder:
         scratch = folder / "scratch"
         scratch.mkdir()
         source = open_source(path, intrinsics, scratch)
-        if source.whole is not None and not source.whole.plain:
+        if source.whole is not None and _needs_memory(source.whole):
             partition = make_partition(source.whole, devices, seed)
             shutil.rmtree(scratch)
             write_into(lay_out(source.whole, partition), folder)
@@ -58,3 +60,7 @@ def partition_to_store(
         write_manifest(folder, Manifest(source.name, C, P, K, info, info_arrays, parts))
         shutil.rmtree(scratch)
     return by_device.statistics
+
+
+def _needs_memory(problem: Problem) -> bool:
+    return problem.given_optics is not None or not problem.plain

@@ -1,0 +1,107 @@
+"""A store put together again: the whole problem in its own order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from daba.core.errors import DabaError
+from daba.io.info import check_colmap
+from daba.partition.ordering import inverse
+from daba.problem.constraints import Constraints, concatenate
+from daba.problem.optics import Optics
+from daba.problem.problem import CAMERA_RECORD, Ints, Problem
+from daba.problem.rays import free_coefficients
+
+if TYPE_CHECKING:
+    from daba.io.store.store import Store
+
+
+def load_whole(store: Store) -> Problem:
+    """The problem, bit for bit the one the store was made from."""
+    m = store.manifest
+    solved = m.optics is not None and m.optics.solved
+    camera_order, point_order = store.order("camera_id"), store.order("point_id")
+    whole = _Arrays(m.cameras, m.points, m.observations, pixels=solved or m.has_pixels)
+    try:
+        for device in range(store.devices):
+            whole.add(store, device, camera_order, point_order)
+        parts = whole.constraints
+        joined = concatenate(parts, store.extent.camera_ptr, store.extent.point_ptr)
+        order = inverse(camera_order), inverse(point_order)
+        taken = joined and joined.take(*order, (m.cameras, m.points))
+        return _problem(store, whole, taken or Constraints()).validated()
+    except DabaError as error:
+        if str(error).startswith(str(store.path)):
+            raise
+        raise DabaError(f"{store.path}: {error}") from error
+
+
+def _problem(store: Store, whole: _Arrays, constraints: Constraints) -> Problem:
+    info, entry, optics = _copied(store.info), store.manifest.optics, None
+    if entry is not None:
+        optics = replace(store.optics, **_copied(store.optics.tables()), pixels=whole.pixels)
+        constraints = _as_given(constraints, optics)
+    check_colmap(info, optics)
+    ends = {"camera_index": whole.camera_index, "point_index": whole.point_index}
+    others: dict[str, Any] = ends | {"name": store.name, "info": info} | vars(constraints)
+    if optics is not None and entry is not None and entry.solved:
+        poses = np.ascontiguousarray(whole.cameras[:, :12])
+        return Problem.from_optics(optics, poses, whole.points, **others)
+    return Problem(
+        whole.cameras, whole.points, u=whole.u, weights=whole.weights, focal=whole.focal,
+        given_optics=optics, **others,
+    )  # fmt: skip
+
+
+def _copied(values: dict[str, Any]) -> dict[str, Any]:
+    """Arrays in memory that can be written."""
+    return {
+        key: value.copy() if isinstance(value, np.ndarray) else value
+        for key, value in values.items()
+    }
+
+
+class _Arrays:
+    """The arrays of a problem, while they are put together. What no file gives a value would be -1,
+    or NaN, and `validated` would refuse it."""
+
+    def __init__(self, C: int, P: int, K: int, pixels: bool) -> None:
+        self.cameras, self.points = np.empty((C, CAMERA_RECORD)), np.empty((P, 3))
+        self.focal = np.empty(C)
+        self.camera_index, self.point_index = np.full(K, -1, np.int32), np.full(K, -1, np.int32)
+        self.u, self.weights = np.full((K, 2), np.nan), np.empty(K)
+        self.pixels = np.full((K, 2), np.nan) if pixels else None
+        self.constraints: list[Constraints | None] = []
+
+    def add(self, store: Store, device: int, camera_order: Ints, point_order: Ints) -> None:
+        """What a device holds."""
+        for name in store.manifest.parts[device].arrays:
+            store.array(device, name)  # what is damaged is told, needed or not
+        store.records(device, "outer")
+        camera_id, point_id = store.array(device, "camera_id"), store.array(device, "point_id")
+        self.cameras[camera_id] = store.array(device, "cameras")
+        self.focal[camera_id] = store.focal(device)
+        self.points[point_id] = store.array(device, "points")
+        self.constraints.append(store.constraints(device))
+        for kind, id in zip(("intra", "inter"), store.numbers(device), strict=True):
+            records = store.records(device, kind)
+            self.camera_index[id] = camera_order[records.camera]
+            self.point_index[id] = point_order[records.point]
+            self.u[id], self.weights[id] = records.u, records.weight
+            if self.pixels is not None:
+                self.pixels[id] = store.records(device, kind, "pixel").u
+
+
+def _as_given(constraints: Constraints, optics: Optics) -> Constraints:
+    """The constraints of devices, without what follows from the models of cameras."""
+    free = constraints.free_cameras
+    if free is None:
+        return constraints
+    free = free.copy()
+    free[:, 6:] |= ~free_coefficients(optics)[optics.camera]
+    if optics.held is not None:
+        free[optics.held[optics.camera], 6:] = False
+    return replace(constraints, free_cameras=free)
