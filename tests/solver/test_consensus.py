@@ -49,7 +49,7 @@ CITY = daba.generate(synthetic("city", cameras=16, points=200, seed=2)).start
 
 def consensus(problem: Problem, **options: Any) -> Consensus:
     set_threads(1)
-    chosen = Options(**{"devices": 4, **options})
+    chosen = Options(**{"method": "daba", "devices": 4, **options})
     partition = daba.make_partition(problem, chosen.devices)
     solver = make_solver(make_shard(problem, partition), chosen, Communicator())
     assert isinstance(solver, Consensus)
@@ -90,7 +90,9 @@ def test_every_device_has_one_copy_of_what_it_sees(block: Block, seed: int) -> N
     np.testing.assert_array_equal(rows[0][mine], problem.camera_index[theirs])
     np.testing.assert_array_equal(rows[1][mine], problem.point_index[theirs])
     np.testing.assert_array_equal(copied.intra.weight[mine], problem.weights[theirs])
-    F = equations_of(copied, Options(devices=3)).objective(copies.state(x), np.ones(3, bool))
+    F = equations_of(copied, Options(method="daba", devices=3)).objective(
+        copies.state(x), np.ones(3, bool)
+    )
     assert F[:, 0].sum() == pytest.approx(problem.objective(), rel=1e-12)
 
 
@@ -135,7 +137,7 @@ def make_prior(block: Block, seed: int) -> tuple[Shard, Prior, Problem]:
 def test_gradient_of_the_prior_against_finite_differences(block: Block) -> None:
     shard, prior, problem = make_prior(block, 3)
     x = state_of(shard, scattered(problem, 4, 0.1))
-    lm = equations_of(shard, Options(devices=2))
+    lm = equations_of(shard, Options(method="daba", devices=2))
     for array in lm.system:
         array[:] = 0.0
     prior.add_to(lm.system, x)
@@ -157,7 +159,7 @@ def test_at_its_target_the_curvature_of_the_prior_is_exact(block: Block) -> None
     shard, prior, problem = make_prior(block, 6)
     x = state_of(shard, problem)
     prior.target = of(x, block).copy()
-    lm = equations_of(shard, Options(devices=2))
+    lm = equations_of(shard, Options(method="daba", devices=2))
     for array in lm.system:
         array[:] = 0.0
     prior.add_to(lm.system, x)

@@ -152,7 +152,7 @@ def test_a_step_is_that_of_a_dense_solve(case: str, devices: int, linear: Any) -
     base = scattered(problem, 3, 0.01)
     if problem.shared is not None:
         base = replace(base, cameras=np.hstack([base.cameras[:, :12], problem.intrinsics]))
-    options = Options(devices=devices, linear_solver=linear, **TIGHT)
+    options = Options(method="daba", devices=devices, linear_solver=linear, **TIGHT)
     shard = make_shard(problem, partition)
     surrogate = Surrogate(shard, options.loss, options.split, options.xi)
     surrogate.rebase(state_of(shard, base))

@@ -25,7 +25,8 @@ def scene(noise: float = 0.5) -> Problem:
 )
 def test_no_alarm_without_noise(options: dict[str, Any]) -> None:
     """F falls to nothing, and what was rounded when it was large is larger than what is left."""
-    given = {"devices": 2, "iterations": 120, "function_tolerance": 0.0, "threads": 1} | options
+    usual: dict[str, Any] = {"method": "daba", "devices": 2, "iterations": 120, "threads": 1}
+    given = usual | {"function_tolerance": 0.0} | options
     result = daba.solve(scene(noise=0.0), check=True, **given)
     assert result.objective < 1e-3 * result.history[0].objective
 
@@ -54,17 +55,21 @@ def test_an_alarm_where_a_number_is_wrong(
     for quiet in (0, 60):
         problem = scene()
         if quiet:
-            problem = daba.solve(problem, devices=2, iterations=quiet, threads=1).problem
+            problem = daba.solve(
+                problem, method="daba", devices=2, iterations=quiet, threads=1
+            ).problem
         with monkeypatch.context() as patch:
             patch.setattr(Algorithm1, "iterate", raised(row, share))
             with pytest.raises(daba.DabaError, match="a guarantee of the method failed") as caught:
-                daba.solve(problem, devices=2, iterations=5, check=True, threads=1)
+                daba.solve(problem, method="daba", devices=2, iterations=5, check=True, threads=1)
         assert words in str(caught.value)
 
 
 def test_a_resumed_solve_knows_what_it_may_carry(tmp_path: Any) -> None:
     problem = scene(noise=0.0)
-    given: dict[str, Any] = {"devices": 2, "function_tolerance": 0.0, "threads": 1}
+    given: dict[str, Any] = {
+        "method": "daba", "devices": 2, "function_tolerance": 0.0, "threads": 1,
+    }  # fmt: skip
     saved = daba.Checkpoints(tmp_path / "saved")
     first = daba.solve(problem, iterations=100, checkpoints=saved, **given)
     resumed = daba.Checkpoints(resume=tmp_path / "saved")

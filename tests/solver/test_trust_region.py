@@ -40,7 +40,7 @@ def prepared(linear: str = "direct") -> tuple[CpuOperations, Problem]:
     """Operations that stand at a problem, of which three devices own random parts."""
     problem = random_problem(15, cameras=9, points=50, noise=0.02)
     shard = make_shard(problem, random_partition(problem, 3, 4))
-    options = Options(devices=3, linear_solver=linear, **TIGHT)  # type: ignore[arg-type]
+    options = Options(method="daba", devices=3, linear_solver=linear, **TIGHT)  # type: ignore[arg-type]
     return operations_of(cpu_solver(shard, options)), problem
 
 
@@ -147,7 +147,7 @@ def badly_observed() -> Problem:
 def test_a_device_with_a_badly_observed_camera_begins_cautiously() -> None:
     problem = badly_observed()
     shard = make_shard(problem, partition_from_arrays(problem, np.array([0, 0, 1, 1, 2, 2])))
-    paper = Options(devices=3, refine="none", lm_radius=1e8)
+    paper = Options(method="daba", devices=3, refine="none", lm_radius=1e8)
     np.testing.assert_array_equal(first_limit(shard, paper), [1e10, 1e10, 7e3])
     solver = cpu_solver(shard, paper)
     np.testing.assert_array_equal(solver.row(Row.RADIUS), [1e8, 1e8, 7e3])
@@ -164,7 +164,7 @@ def test_a_solve_limits_radii_unless_cameras_are_refined(
 ) -> None:
     problem = random_problem(3, cameras=6, points=60)
     shard = make_shard(problem, partition_from_arrays(problem, np.array([0, 0, 1, 1, 2, 2])))
-    solver = cpu_solver(shard, Options(devices=3, refine=refine))
+    solver = cpu_solver(shard, Options(method="daba", devices=3, refine=refine))
     operations_of(solver).table[Row.LIMIT] = limits
     before = solver.row(Row.F)
     solver.iterate()

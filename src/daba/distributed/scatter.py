@@ -12,12 +12,13 @@ from daba.core.errors import DabaError
 from daba.core.options import Options
 from daba.distributed.comm.base import Communicator, assign_devices
 from daba.distributed.shard import Shard, State, join
-from daba.partition.ordering import Layout, inverse, lay_out
+from daba.partition.ordering import Layout, Piece, inverse, lay_out
 from daba.partition.partition import Partition, make_partition
 from daba.problem.problem import Ints, Problem
 
 if TYPE_CHECKING:
     from daba.io.store.store import Store
+    from daba.problem.optics import Optics
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,15 @@ class Setup:
             return None
         camera, point = map(inverse, self.orders)
         assert isinstance(self.source, Problem)
-        return self.source.with_estimate(
-            np.concatenate([part.cameras for part in parts])[camera],
-            np.concatenate([part.points for part in parts])[point],
-        )
+        cameras = np.concatenate([part.cameras for part in parts])[camera]
+        points = np.concatenate([part.points for part in parts])[point]
+        if self.options.error == "pixel":
+            from daba.problem.image_rows import optics_of
+            from daba.problem.image_rows import poses as poses_of
+
+            optics = optics_of(self.source.optics, cameras)
+            return self.source.with_optics(optics, points, poses_of(cameras))
+        return self.source.with_estimate(cameras, points)
 
     def partition(self) -> Partition | None:
         """Who owns what, in the problem's own order, on rank 0 if the problem was given whole."""
@@ -97,16 +103,13 @@ def _from_problem(
 ) -> Setup:
     layout: Layout | None = None
     head: Any = None
-    if options.centralized:
-        options = replace(options, devices=1)
-        partition = None
     _check_ranks(options.devices, comm)
     if comm.rank == 0:
         assert problem is not None
         problem.validated()
         if partition is None:
             partition = make_partition(problem, options.devices, options.seed)
-        layout = lay_out(problem, partition)
+        layout = lay_out(problem, partition, options.minimised)
         work = _work(layout)
         head = layout.extent, assign_devices(work, comm.size), problem.name
     extent, ranks, name = comm.broadcast(head)
@@ -123,9 +126,7 @@ def _from_problem(
 
 
 def options_for(store: Store, options: Options) -> Options:
-    """The devices are those of the store, unless lm is to put them together."""
-    if options.method == "lm":
-        return options
+    """The devices are those of the store."""
     if options.devices not in (1, store.devices):
         raise DabaError(
             f"{store.path} is a store of {store.devices} devices, not of "
@@ -136,16 +137,33 @@ def options_for(store: Store, options: Options) -> Options:
 
 def _from_store(store: Store, options: Options, comm: Communicator) -> Setup:
     options = options_for(store, options)
-    if options.centralized:
-        if comm.size > 1:
-            raise DabaError("lm works on one device, in one process: start it without mpiexec")
-        return _from_problem(store.load(), options, None, comm)
     _check_ranks(options.devices, comm)
     ranks = assign_devices(store.work, comm.size)
     comm.assigned(ranks)
     mine = range(ranks[comm.rank], ranks[comm.rank + 1])
-    shard = join([store.piece(device) for device in mine], mine.start, store.extent)
+    pieces = [store.piece(device, options.minimised) for device in mine]
+    if options.error == "pixel":
+        pieces = [_with_rows(piece, store, options) for piece in pieces]
+    shard = join(pieces, mine.start, store.extent)
     return _setup(shard, options, comm, store, None, store.name)
+
+
+def _with_rows(piece: Piece, store: Store, options: Options) -> Piece:
+    """A piece of the pixel error, with all that its images' cameras are."""
+    from daba.problem.image_rows import image_rows
+
+    optics = refined(store.optics, options)
+    return replace(piece, cameras=image_rows(optics, piece.cameras[:, :12], piece.camera_id))
+
+
+def refined(optics: Optics, o: Options) -> Optics:
+    """With what may change as the options say it."""
+    return optics.with_refined(
+        focal_length=o.refine_focal_length,
+        extra_params=o.refine_extra_params,
+        principal_point=o.refine_principal_point,
+        sensor_from_rig=o.refine_sensor_from_rig,
+    )
 
 
 def _setup(

@@ -10,7 +10,7 @@ import numpy as np
 
 from daba.core.sorting import stable_order
 from daba.core.types import Devices, Observations, State, Tasks
-from daba.partition.ordering import Extent, Piece, Records, lay_out, pointers
+from daba.partition.ordering import Error, Extent, Piece, Records, lay_out, pointers
 from daba.partition.partition import Partition
 from daba.problem.problem import Ints, Problem
 
@@ -99,9 +99,10 @@ class Shard:
         return self.problem.with_estimate(cameras, points)
 
 
-def make_shard(problem: Problem, partition: Partition) -> Shard:
-    """The shard of a process that holds every device."""
-    layout = lay_out(problem, partition)
+def make_shard(problem: Problem, partition: Partition, error: Error = "ray") -> Shard:
+    """The shard of a process that holds every device; of the pixel error, u are pixels, weights 1,
+    and d 0."""
+    layout = lay_out(problem, partition, error)
     pieces = [layout.piece(device) for device in range(partition.devices)]
     return join(pieces, 0, layout.extent, problem)
 
@@ -127,7 +128,12 @@ def join(pieces: list[Piece], first: int, extent: Extent, origin: Problem | None
         by_point += points.count_owned(records.point)
     most = max(FEWEST_TASKS, MOST_TASKS // extent.devices)
     start = State(
-        np.concatenate([*(p.cameras for p in pieces), np.zeros((len(ghost_cameras), 15))]),
+        np.concatenate(
+            [
+                *(p.cameras for p in pieces),
+                np.zeros((len(ghost_cameras), pieces[0].cameras.shape[1])),
+            ]
+        ),
         np.concatenate([*(p.points for p in pieces), np.zeros((len(ghost_points), 3))]),
     )
     return Shard(

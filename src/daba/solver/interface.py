@@ -33,6 +33,10 @@ class Counts:
     """Steps that were rejected and tried again with a smaller radius."""
     lm_steps: int = 0
     """Accepted steps."""
+    rounds: int = 0
+    """Of exchange with neighbours; counted by rank 0."""
+    all_reduces: int = 0
+    """Sums over all devices; counted by rank 0."""
 
     def add(self, other: Counts) -> None:
         for field in fields(other):
@@ -63,6 +67,8 @@ class Solver(ABC):
     """Of the last iteration."""
     moved: bool
     """Whether the last iteration has changed the estimate anywhere on this process."""
+    hidden: int = 0
+    """Observations without weight, because their cameras did not see their points at the start."""
 
     @abstractmethod
     def iterate(self) -> None:

@@ -29,7 +29,7 @@ LINEAR = ["direct", "pcg"]
 
 
 def tight(**changes: Any) -> Options:
-    return Options(**{**TIGHT, **changes})
+    return Options(**{"method": "daba", **TIGHT, **changes})
 
 
 def with_odd_observations(problem: Problem) -> Problem:

@@ -44,7 +44,9 @@ def at(
     x: State, last: State, s: float = 1.0, clip: float = np.inf, reset: bool = False
 ) -> CpuOperations:
     """Operations that stand at x and have come from `last`."""
-    options = Options(devices=2, refine="none", momentum_clip=clip, momentum_reset=reset)
+    options = Options(
+        method="daba", devices=2, refine="none", momentum_clip=clip, momentum_reset=reset
+    )
     solver = cpu_solver(SHARD, options)
     ops = operations_of(solver)
     ops.set_estimate(x)
@@ -182,7 +184,7 @@ def test_a_point_that_no_camera_sees_can_be_extrapolated() -> None:
         u=problem.u[keep],
         weights=problem.weights[keep],
     )
-    ops = operations_of(cpu_solver(shard_of(problem, 2), Options(devices=2)))
+    ops = operations_of(cpu_solver(shard_of(problem, 2), Options(method="daba", devices=2)))
     assert np.isfinite(extrapolated(ops).points).all()
 
 
@@ -190,7 +192,9 @@ def test_the_restart_level_follows_the_objective() -> None:
     """F̄^α ← (1 − η) F̄^α + η F^α, and η grows, but not beyond 1."""
     problem = scattered(random_problem(4, cameras=8, points=60), 1, 0.05)
     growing: dict[str, Any] = {"eta": 0.3, "eta_growth": 2.0, "restart_ratio": 250.0}
-    solver = cpu_solver(shard_of(problem, 3), Options(devices=3, refine="none", **growing))
+    solver = cpu_solver(
+        shard_of(problem, 3), Options(method="daba", devices=3, refine="none", **growing)
+    )
     level = solver.row(Row.F_BAR)
     np.testing.assert_allclose(level, 250.0 * solver.row(Row.F))
     for eta in (0.3, 0.6, 1.0, 1.0):

@@ -107,7 +107,9 @@ def built(
 ) -> tuple[Shard, Equations, Surrogate]:
     problem = random_problem(seed, cameras=7, points=25)
     shard = make_shard(problem, random_partition(problem, devices, seed))
-    options = Options(devices=devices, loss=make_loss(name, 30.0), split=theta, xi=xi)
+    options = Options(
+        method="daba", devices=devices, loss=make_loss(name, 30.0), split=theta, xi=xi
+    )
     return shard, equations_of(shard, options), Surrogate(shard, options.loss, theta, xi)
 
 

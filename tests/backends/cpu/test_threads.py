@@ -12,16 +12,20 @@ from places import ROOT
 
 THREADS = [1, 2, 4]
 RUNS: dict[str, dict[str, object]] = {
-    "daba, paper": {"devices": 5, "refine": "none"},
-    "daba, points, pcg": {"devices": 5, "refine": "points", "linear_solver": "pcg"},
+    "daba, paper": {"method": "daba", "devices": 5, "refine": "none"},
+    "daba, points, pcg": {
+        "method": "daba", "devices": 5, "refine": "points", "linear_solver": "pcg",
+    },
     "daba, sweep, restarts": {
-        "devices": 5, "refine": "sweep", "restart_ratio": 1.0, "eta": 1.0, "momentum_clip": 1e6,
+        "method": "daba", "devices": 5, "refine": "sweep", "restart_ratio": 1.0, "eta": 1.0,
+        "momentum_clip": 1e6,
     },
     "duba": {"devices": 3, "method": "duba", "refine": "sweep"},
     "lm, direct": {"method": "lm", "linear_solver": "direct"},
     "lm, pcg": {"method": "lm", "linear_solver": "pcg"},
-    "shared, daba": {"devices": 5, "linear_solver": "direct"},
+    "shared, daba": {"method": "daba", "devices": 5, "linear_solver": "direct"},
     "shared, lm": {"method": "lm", "linear_solver": "pcg"},
+    "lm, devices": {"method": "lm", "devices": 5},
 }  # fmt: skip
 SCRIPT = """
 import dataclasses, hashlib, json, sys

@@ -25,7 +25,7 @@ from jobs import (
 from places import HELPERS
 
 import daba
-from daba.io.store.store import save
+from daba.io.store.writing import save
 
 pytestmark = [needs_mpi, pytest.mark.usefixtures("compiled")]
 
@@ -42,7 +42,8 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def endless(problem: Path, folder: Path) -> list[str]:
     return [
-        "solve", f"{problem}", "--devices", "4", "--quiet", "--iterations", "1000000",
+        "solve", f"{problem}", "--devices", "4", "--method", "daba", "--quiet",
+        "--iterations", "1000000",
         "--function-tolerance", "0", "--checkpoint", f"{folder}/saved", "--checkpoint-every", "5",
         "--output", f"{folder}/solution.npz", "--history", f"{folder}/history.json",
     ]  # fmt: skip
@@ -61,7 +62,8 @@ def check_resumed(problem: Path, folder: Path) -> None:
     """From the latest checkpoint on, a solve is as one that was never stopped."""
     done = int(checkpoints(folder / "saved")[-1].removeprefix("iteration-"))
     both = [
-        "solve", problem, "--devices", 4, "--threads", 1, "--quiet", "--iterations", done + 2,
+        "solve", problem, "--devices", 4, "--method", "daba", "--threads", 1, "--quiet",
+        "--iterations", done + 2,
         "--function-tolerance", 0,
     ]  # fmt: skip
     names = ("resumed", "whole")
@@ -163,7 +165,9 @@ def test_a_damaged_shard_is_told_by_who_reads_it_and_ends_all(tmp_path: Path) ->
 
 
 def test_a_mistake_on_one_process_ends_all(problem: Path) -> None:
-    outcome = Job(2, [RAISING, "solve", problem, "--devices", 4, "--quiet"]).wait()
+    outcome = Job(
+        2, [RAISING, "solve", problem, "--devices", 4, "--method", "daba", "--quiet"]
+    ).wait()
     assert outcome.code == 1
     assert outcome.seconds < SOON
     assert "ZeroDivisionError: a mistake made on purpose" in outcome.err
@@ -187,7 +191,7 @@ def test_one_process_talks_for_all(problem: Path) -> None:
         assert outcome.code == 0
         assert outcome.err == ""
         assert outcome.out.count("usage: daba") == 1
-    outcome = run(2, "solve", problem, "--devices", 4, "--iterations", 2)
+    outcome = run(2, "solve", problem, "--devices", 4, "--method", "daba", "--iterations", 2)
     assert outcome.code == 0
     assert outcome.err == ""
     assert outcome.out.count("60 cameras, 3,000 points") == 2  # at the start, and in the result

@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_start_is_returned_by_all(folder: Path) -> None:
-    command = ["solve", folder / "a.npz", "--devices", 5, "--iterations", 4]
+    command = ["solve", folder / "a.npz", "--devices", 5, "--method", "daba", "--iterations", 4]
     command += ["--output", folder / "b.npz", "--history", folder / "h.json"]
     outcome = Job(3, [CLIMBING, *command]).wait()
     assert outcome.code == 0, outcome.err
@@ -40,7 +40,18 @@ def test_logs_on_a_full_disk(folder: Path) -> None:
     (folder / "log").mkdir()
     (folder / "log" / "rank-0001.log").symlink_to("/dev/full")
     out = folder / "b.npz"
-    command = ("solve", folder / "a.npz", "--devices", 5, "--iterations", 4, "--output", out)
+    command = (
+        "solve",
+        folder / "a.npz",
+        "--devices",
+        5,
+        "--method",
+        "daba",
+        "--iterations",
+        4,
+        "--output",
+        out,
+    )
     outcome = run(3, *command, "--log", folder / "log")
     assert outcome.code == 0, outcome.err
     assert "the log failed and is switched off" in outcome.err
@@ -66,7 +77,18 @@ Recorder.report = stumble
 sys.exit(main())
 """
     (folder / "script.py").write_text(script)
-    command = ["solve", folder / "a.npz", "--devices", 5, "--iterations", 4, "--output", out]
+    command = [
+        "solve",
+        folder / "a.npz",
+        "--devices",
+        5,
+        "--method",
+        "daba",
+        "--iterations",
+        4,
+        "--output",
+        out,
+    ]
     outcome = Job(3, [folder / "script.py", *command, "--record", film]).wait()
     assert outcome.code == 0, outcome.err
     assert "the recording failed and is switched off" in outcome.err

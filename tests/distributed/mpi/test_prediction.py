@@ -26,8 +26,8 @@ def test_memory_and_bytes_are_as_predicted(
     line = ["partition", f"{tmp_path}/scene.npz", "--devices", "2", "--output", f"{store}"]
     assert main([*line, "--json"]) == 0
     predicted = json.loads(capsys.readouterr().out)
-    done = run(2, "solve", store, "--iterations", 3, "--refine", "none", "--quiet",
-               "--history", history)  # fmt: skip
+    options = ["--method", "daba", "--refine", "none", "--iterations", 3]
+    done = run(2, "solve", store, *options, "--quiet", "--history", history)
     assert done.code == 0, done.err
     told = json.loads(history.read_text())
     for rank in told["ranks"]:

@@ -10,7 +10,7 @@ import pytest
 from jobs import needs_mpi, run_all, scene
 
 import daba
-from daba.io.store.store import save
+from daba.io.store.writing import save
 from daba.runtime.recording import read_recording
 
 pytestmark = [needs_mpi, pytest.mark.usefixtures("compiled")]

@@ -8,16 +8,18 @@ import pytest
 from jobs import SOON, bits, checkpoints, flip, needs_mpi, read_history, run, run_all, scene
 
 import daba
-from daba.io.store.store import save
+from daba.io.store.writing import save
 
 pytestmark = [needs_mpi, pytest.mark.usefixtures("compiled")]
 
 METHODS = {
-    "sweep": ("scene.npz", "--devices", "4", "--check"),
-    "none": ("scene.npz", "--devices", "4", "--refine", "none", "--loss", "huber",
-             "--linear-solver", "pcg", "--restart-ratio", "1"),
+    "sweep": ("scene.npz", "--method", "daba", "--devices", "4", "--check"),
+    "none": ("scene.npz", "--method", "daba", "--devices", "4", "--refine", "none",
+             "--loss", "huber", "--linear-solver", "pcg", "--restart-ratio", "1"),
     "duba": ("scene.npz", "--devices", "4", "--method", "duba", "--refine", "none"),
-    "store": ("scene.daba",),
+    "store": ("scene.daba", "--method", "daba"),
+    "lm": ("scene.npz", "--devices", "4", "--function-tolerance", "0"),
+    "lm, store": ("scene.daba", "--linear-solver", "pcg", "--function-tolerance", "0"),
 }  # fmt: skip
 STAGES = ((2, 4), (0, 7), (3, 10))
 """Ranks, and the iteration that they reach; 0 is without MPI."""

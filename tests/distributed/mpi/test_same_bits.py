@@ -15,7 +15,7 @@ from odd_problems import mirrored
 from places import HELPERS
 
 import daba
-from daba.io.store.store import write_store
+from daba.io.store.writing import write_store
 from daba.partition.ordering import lay_out
 from daba.partition.partition import make_partition, partition_from_arrays
 from daba.problem.problem import Problem
@@ -43,29 +43,46 @@ class Case(NamedTuple):
 
 HUBER = "--loss huber --loss-radius 2"
 CASES = {
-    "sweep": Case("scene.npz", most=8),
-    "none": Case("scene.npz", f"--refine none {HUBER} --linear-solver pcg", most=8),
-    "points": Case("scene.npz", f"--refine points {HUBER} --linear-solver direct", most=8),
+    "sweep": Case("scene.npz", "--method daba", most=8),
+    "none": Case("scene.npz", f"--method daba --refine none {HUBER} --linear-solver pcg", most=8),
+    "points": Case(
+        "scene.npz", f"--method daba --refine points {HUBER} --linear-solver direct", most=8
+    ),
     "duba": Case("scene.npz", "--method duba --refine none"),
     "admm": Case("scene.npz", f"--method admm {HUBER}", iterations=RENEWED + 2),
     "dr": Case("scene.daba", "--method dr", output="daba"),
-    "store": Case("scene.daba", output="daba", most=8),
-    "store, none": Case("scene.daba", f"--refine none {HUBER} --linear-solver pcg"),
-    "filtered": Case("scene.npz", "--filter 1 --points-in-front True", most=3, solves=2),
-    "in front": Case("mirrored.npz", "--points-in-front True", most=3),
-    "in front, store": Case("mirrored.daba", "--points-in-front True", most=3),
-    "every third": Case("scene.npz", "--report-every 3"),
-    "two scenes": Case("two.daba", output="daba", devices=4),
-    "two scenes, none": Case("two.daba", "--refine none --check", devices=4),
-    "uneven": Case("uneven.daba", output="daba", devices=3, most=3),
+    "store": Case("scene.daba", "--method daba", output="daba", most=8),
+    "store, none": Case("scene.daba", f"--method daba --refine none {HUBER} --linear-solver pcg"),
+    "filtered": Case(
+        "scene.npz", "--method daba --filter 1 --points-in-front True", most=3, solves=2
+    ),
+    "in front": Case("mirrored.npz", "--method daba --points-in-front True", most=3),
+    "in front, store": Case("mirrored.daba", "--method daba --points-in-front True", most=3),
+    "in front, lm": Case("mirrored.npz", "--points-in-front True", most=3),
+    "in front, lm, store": Case("mirrored.daba", "--points-in-front True", most=3),
+    "every third": Case("scene.npz", "--method daba --report-every 3"),
+    "two scenes": Case("two.daba", "--method daba", output="daba", devices=4),
+    "two scenes, none": Case("two.daba", "--method daba --refine none --check", devices=4),
+    "uneven": Case("uneven.daba", "--method daba", output="daba", devices=3, most=3),
     "uneven, none": Case(
-        "uneven.daba", "--refine none --gradient-tolerance 1e-99", devices=3, most=3
+        "uneven.daba", "--method daba --refine none --gradient-tolerance 1e-99", devices=3, most=3
     ),
-    "asked": Case("asked.npz", "--check --linear-solver direct --gradient-tolerance 1e-99"),
-    "asked, store": Case("asked.daba", output="daba"),
+    "asked": Case(
+        "asked.npz", "--method daba --check --linear-solver direct --gradient-tolerance 1e-99"
+    ),
+    "asked, store": Case("asked.daba", "--method daba", output="daba"),
     "asked, none": Case(
-        "asked.daba", f"--refine none {HUBER} --linear-solver pcg --restart-ratio 1 --eta 1"
+        "asked.daba",
+        f"--method daba --refine none {HUBER} --linear-solver pcg --restart-ratio 1 --eta 1",
     ),
+    "lm": Case("scene.npz", "--check", most=8),
+    "lm, clusters": Case("scene.npz", f"{HUBER} --linear-solver pcg"),
+    "lm, store": Case("scene.daba", output="daba"),
+    "lm, two scenes": Case("two.daba", output="daba", devices=4),
+    "lm, uneven": Case("uneven.daba", "--gradient-tolerance 1e-99", devices=3, most=3),
+    "lm, asked": Case("asked.npz", f"--check {HUBER} --gradient-tolerance 1e-99"),
+    "lm, asked, store": Case("asked.daba", "--linear-solver pcg", output="daba"),
+    "lm, finishing": Case("scene.npz", "--method daba --finish lm", most=3, solves=2),
 }
 COUNTS = {name: [r for r in RANKS if r <= case.most] for name, case in CASES.items()}
 
@@ -125,6 +142,7 @@ def solved(folder: Path) -> Solved:
             if ranks == 2:
                 limited = [
                     "solve", folder / "scene.daba", "--quiet", "--max-seconds", SECONDS,
+                    "--method", "daba",
                     "--iterations", 10**6, "--function-tolerance", 0,
                     "--history", results / "limited.json",
                 ]  # fmt: skip

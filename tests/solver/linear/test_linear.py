@@ -139,7 +139,7 @@ def spoiled(linear: str) -> tuple[Equations, np.ndarray]:
     problem = problem_on(GRAPHS["chain"])
     partition = partition_from_arrays(problem, np.repeat([0, 1, 2], 10))
     shard = make_shard(problem, partition)
-    options = Options(devices=3, linear_solver=linear)  # type: ignore[arg-type]
+    options = Options(method="daba", devices=3, linear_solver=linear)  # type: ignore[arg-type]
     surrogate = Surrogate(shard, options.loss, options.split, options.xi)
     surrogate.rebase(state_of(shard, problem))
     equations = equations_of(shard, options)

@@ -19,9 +19,10 @@ import numba
 import daba.core
 from daba.core.arithmetic import BOUND
 
-KERNELS = Path(__file__).parent / "kernels"
+HERE = Path(__file__).parent
 SOURCES = [
-    *sorted(KERNELS.glob("*.py")),
+    *sorted(HERE.glob("kernels/*.py")),
+    *sorted(HERE.glob("lm/*.py")),
     *(Path(daba.core.__path__[0]) / f"{name}.py" for name in BOUND),
 ]
 TREE = "DABA_KERNEL_CACHE"

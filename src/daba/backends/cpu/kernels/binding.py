@@ -5,6 +5,7 @@ cache, and where it is not there yet, a worker compiles it first.
 """
 
 import functools
+import hashlib
 import importlib
 import sys
 from typing import NamedTuple
@@ -105,6 +106,8 @@ def _compiler(**options):
     def decorate(function):
         made_by = _factory[-1] if _factory else ()
         name = Name(function.__module__, function.__name__, *made_by)
+        if made_by:  # Numba tells cached kernels apart by file, line and name alone
+            function.__qualname__ += "-" + hashlib.sha256(repr(made_by).encode()).hexdigest()[:12]
         dispatcher = numba.njit(error_model="numpy", fastmath={"contract"}, **options)(function)
         if cache.FOLDER is not None:
             before = numba.config.CACHE_DIR
@@ -125,6 +128,10 @@ kernel = _compiler(parallel=True)
 
 serial = _compiler()
 """A function that runs on one thread, or only calls kernels."""
+
+concurrent = _compiler(nogil=True)
+"""A function that works on the tasks lo : hi and lets go of Python's lock, so that threads can run
+it side by side (`pool.py`)."""
 
 inline = numba.njit(error_model="numpy", fastmath={"contract"})
 """A small function called inside kernels."""

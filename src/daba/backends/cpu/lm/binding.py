@@ -1,0 +1,70 @@
+"""The templates of this folder, bound to a kind of problem."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from daba.backends.cpu.kernels import formulas
+from daba.backends.cpu.kernels.binding import concurrent, factory, inline
+from daba.backends.cpu.lm import blocks, tiles
+from daba.core import camera_models, lenses, lm, pixel, ray
+from daba.core.lm import Kind
+
+HERE = Path(__file__).parent
+TEMPLATES = ("schur.py", "passes.py", "cholesky.py", "coarse.py")
+AHEAD = 6
+"""How many observations ahead of its use a record is asked for."""
+
+
+@factory
+def kernels(kind: Kind) -> Any:
+    """The kernels for a kind of problem, by name; compiled when first called, or loaded."""
+    B, small = kind.block, _named_after(kind)
+    names: dict[str, Any] = {
+        "__name__": __name__, "np": np, "math": math, "jit": small, "inline": small,
+        "kernel": concurrent, "where": formulas.where, "sqrt": math.sqrt, "tan": math.tan,
+        "arctan2": math.atan2, "rho": formulas.rho,
+        "inverse_symmetric3": formulas.inverse_symmetric3,
+        "B": B, "OWN": kind.own, "N": kind.shared, "G": kind.columns,
+        "RIG": kind.sensors != "none", "SENSORS": kind.sensors == "refined",
+        "PACKED": blocks.packed(B), "AHEAD": AHEAD, "add_block": blocks.add_block(B),
+        "unpack": blocks.unpack(B), "prefetch": blocks.prefetch, "solve_tiles": tiles.solve_tiles,
+        **{name: getattr(lm, name) for name in lm.__all__},
+    }  # fmt: skip
+    if kind.error == "pixel":
+        _run(Path(lenses.__file__), names)
+        exec(
+            camera_models.project_source(kind.models, kind.refined, kind.own or kind.shared), names
+        )
+        _run(Path(pixel.__file__), names)
+    else:
+        names |= {n: getattr(formulas, n) for n in ("error", "normal_basis", "derivative_row")}
+        _run(Path(ray.__file__), names)
+    before = set(names)
+    for template in TEMPLATES:
+        _run(HERE / template, names)
+    return SimpleNamespace(
+        **{n: names[n] for n in set(names) - before if hasattr(names[n], "name")}
+    )
+
+
+def _named_after(kind: Kind) -> Any:
+    """The decorator of small functions, which makes their names those of this kind alone: loaded
+    kernels of several kinds would call each other's, had they the same."""
+    tag = hashlib.sha256(repr(kind).encode()).hexdigest()[:12]
+
+    def decorate(function: Any) -> Any:
+        function.__qualname__ += f"_{tag}"
+        return inline(function)
+
+    return decorate
+
+
+def _run(path: Path, names: dict[str, Any]) -> None:
+    exec(compile(path.read_text(), str(path), "exec"), names)

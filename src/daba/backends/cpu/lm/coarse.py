@@ -1,0 +1,228 @@
+"""Template: the coarse space of the preconditioner.
+
+Its blocks are clusters of frames, each with W motions of theirs at most (Z, kept for each frame as
+(B, W)), and groups of images, with the parameters that they share. Of a block q that sees point j
+only Y_jq = Zᵀ W, (W, 3), is needed: with h = V'⁻¹ Wᵀ v,
+
+    ZᵀSZ = Zᵀ U' Z − Σ_j Y_jq V'⁻¹ Y_jrᵀ,    Zᵀ S v = Zᵀ U' v − Σ_j Y_jq h_j.
+
+Devices number the blocks that their points see from 0 on: `coarse.local`.
+"""
+
+# ruff: noqa: F821
+
+
+@kernel
+def coarse_rows(
+    lo: int, hi: int, obs: Observations, coarse: CoarseBlocks, tasks: Tasks, J: Matrix, Jg: Matrix,
+    Z: Blocks, Y: Blocks,
+):  # fmt: skip
+    """Y of each point and block that sees it; `at_cluster` and `at_group` say where an observation
+    adds to."""
+    W = Y.shape[1]
+    width = Z.shape[2]
+    for t in range(lo, hi):
+        for y in range(coarse.ptr[tasks.ptr[t]], coarse.ptr[tasks.ptr[t + 1]]):
+            for a in range(W):
+                for b in range(3):
+                    Y[y, a, b] = 0.0
+        for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
+                row = J[k]
+                if width > 0:
+                    z = Z[obs.frame[k]]
+                    out = Y[coarse.at_cluster[k]]
+                    for a in range(width):
+                        p = q = 0.0
+                        for b in range(B):
+                            p += row[b] * z[b, a]
+                            q += row[B + b] * z[b, a]
+                        out[a, 0] -= p * row[3] + q * row[B + 3]
+                        out[a, 1] -= p * row[4] + q * row[B + 4]
+                        out[a, 2] -= p * row[5] + q * row[B + 5]
+                if G > 0:
+                    out = Y[coarse.at_group[k]]
+                    for a in range(G):
+                        p = Jg[k, a]
+                        q = Jg[k, G + a]
+                        out[a, 0] -= p * row[3] + q * row[B + 3]
+                        out[a, 1] -= p * row[4] + q * row[B + 4]
+                        out[a, 2] -= p * row[5] + q * row[B + 5]
+
+
+@kernel
+def coarse_matrix(
+    lo: int, hi: int, coarse: CoarseBlocks, tasks: Tasks, V_inv: Matrix, Y: Blocks,
+    out: Annotated[Floats, 4],
+):  # fmt: skip
+    """out[t, n] = Σ_j Y_jq V'⁻¹ Y_jrᵀ over a task's points, for each pair n = (q ≥ r) of blocks."""
+    W = Y.shape[1]
+    A = np.empty((W, 3))
+    for t in range(lo, hi):
+        total = out[t]
+        pairs = coarse.pair[tasks.device[t]]
+        for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            Vi = V_inv[j]
+            for y in range(coarse.ptr[j], coarse.ptr[j + 1]):
+                for a in range(W):
+                    multiply_point(Vi, Y[y, a], A[a])
+                for z in range(coarse.ptr[j], y + 1):
+                    block = total[pairs[coarse.local[y], coarse.local[z]]]
+                    R = Y[z]
+                    for a in range(W):
+                        for b in range(W):
+                            block[a, b] += A[a, 0] * R[b, 0] + A[a, 1] * R[b, 1] + A[a, 2] * R[b, 2]
+
+
+@inline
+def pull(obs, J, Jg, v, v_s, j, s):
+    """s = Wᵀ v at point j."""
+    for a in range(3):
+        s[a] = 0.0
+    for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
+        row = J[k]
+        p, q = along_frame(row, v[obs.frame[k]])
+        if G > 0:
+            u = v_s[obs.image[k]]
+            for a in range(G):
+                p += Jg[k, a] * u[a]
+                q += Jg[k, G + a] * u[a]
+        s[0] -= row[3] * p + row[B + 3] * q
+        s[1] -= row[4] * p + row[B + 4] * q
+        s[2] -= row[5] * p + row[B + 5] * q
+
+
+@kernel
+def pull_points(
+    lo: int, hi: int, obs: Observations, tasks: Tasks, J: Matrix, Jg: Matrix, v: Matrix,
+    v_s: Matrix, V_inv: Matrix, h: Matrix,
+):  # fmt: skip
+    """h = V'⁻¹ Wᵀ v of each point."""
+    s = np.empty(3)
+    for t in range(lo, hi):
+        for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            pull(obs, J, Jg, v, v_s, j, s)
+            multiply_point(V_inv[j], s, h[j])
+
+
+@kernel
+def coarse_dots(
+    lo: int, hi: int, coarse: CoarseBlocks, tasks: Tasks, Y: Blocks, h: Matrix, out: Blocks
+):
+    """out[t, q] = Σ_j Y_jq h_j over a task's points."""
+    W = Y.shape[1]
+    for t in range(lo, hi):
+        total = out[t]
+        for q in range(len(total)):
+            for a in range(W):
+                total[q, a] = 0.0
+        for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            for y in range(coarse.ptr[j], coarse.ptr[j + 1]):
+                q = coarse.local[y]
+                for a in range(W):
+                    total[q, a] += (
+                        Y[y, a, 0] * h[j, 0] + Y[y, a, 1] * h[j, 1] + Y[y, a, 2] * h[j, 2]
+                    )
+
+
+@kernel
+def coarse_correct(
+    lo: int, hi: int, coarse: CoarseBlocks, tasks: Tasks, Y: Blocks, c: Matrix, V_inv: Matrix,
+    h: Matrix,
+):  # fmt: skip
+    """h −= V'⁻¹ Σ_q Y_jqᵀ c_q: what v ← v − Z c makes of h = V'⁻¹ Wᵀ v. c is by block, (Q, W)."""
+    W = Y.shape[1]
+    s = np.empty(3)
+    less = np.empty(3)
+    for t in range(lo, hi):
+        for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            for a in range(3):
+                s[a] = 0.0
+            for y in range(coarse.ptr[j], coarse.ptr[j + 1]):
+                weights = c[coarse.block[y]]
+                for a in range(W):
+                    for b in range(3):
+                        s[b] += Y[y, a, b] * weights[a]
+            multiply_point(V_inv[j], s, less)
+            for a in range(3):
+                h[j, a] -= less[a]
+
+
+@kernel
+def gap_runs(lo: int, hi: int, obs: Observations, runs: Int32, J: Matrix, V_inv: Matrix, K: Matrix):
+    """K = V_c⁻¹ − V'⁻¹ of each run: V_c is V of the run's observations alone, of one point by the
+    frames of one cluster. A ridge keeps it regular where they do not determine the point."""
+    V = np.empty(6)
+    Vi = np.empty(6)
+    for n in range(lo, hi):
+        begin = runs[n]
+        for a in range(6):
+            V[a] = 0.0
+        for k in range(begin, obs.run_end[begin]):
+            row = J[k]
+            m = 0
+            for a in range(3):
+                for b in range(a, 3):
+                    V[m] += row[3 + a] * row[3 + b] + row[B + 3 + a] * row[B + 3 + b]
+                    m += 1
+        largest = max(V[0], V[3], V[5])
+        j = obs.point[begin]
+        for a in range(6):
+            K[n, a] = 0.0
+        if largest > 0.0 and V_inv[j, 0] > 0.0:
+            ridge = RIDGE * largest
+            V[0] += ridge
+            V[3] += ridge
+            V[5] += ridge
+            invert_point(V, 0.0, 0.0, Vi)
+            for a in range(6):
+                K[n, a] = Vi[a] - V_inv[j, a]
+
+
+RIDGE = 1e-9
+"""Of V_c, relative to its largest diagonal entry."""
+
+
+@kernel
+def gap_pull(
+    lo: int, hi: int, obs: Observations, runs: Int32, J: Matrix, K: Matrix, X: Blocks, q: Blocks
+):
+    """q = K W_cᵀ X of each run, (w, 3), for the motions X of frames, (F, B, w)."""
+    s = np.empty(3)
+    for n in range(lo, hi):
+        begin = runs[n]
+        for w in range(X.shape[2]):
+            for a in range(3):
+                s[a] = 0.0
+            for k in range(begin, obs.run_end[begin]):
+                row = J[k]
+                x = X[obs.frame[k]]
+                g = h = 0.0
+                for a in range(B):
+                    g += row[a] * x[a, w]
+                    h += row[B + a] * x[a, w]
+                for a in range(3):
+                    s[a] -= row[3 + a] * g + row[B + 3 + a] * h
+            multiply_point(K[n], s, q[n, w])
+
+
+@kernel
+def gap_push(
+    lo: int, hi: int, obs: Observations, run_at: Int32, tasks: Tasks, J: Matrix, q: Blocks,
+    out: Blocks,
+):  # fmt: skip
+    """out = Σ W_c q over the runs of each frame's observations; `run_at` is −1 for none."""
+    for t in range(lo, hi):
+        for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            for a in range(B):
+                for w in range(out.shape[2]):
+                    out[i, a, w] = 0.0
+            for n in range(obs.frame_ptr[i], obs.frame_ptr[i + 1]):
+                k = obs.frame_obs[n]
+                r = run_at[k]
+                if r >= 0:
+                    row = J[k]
+                    for w in range(out.shape[2]):
+                        g, h = along_point(row, q[r, w])
+                        for a in range(B):
+                            out[i, a, w] += row[a] * g + row[B + a] * h

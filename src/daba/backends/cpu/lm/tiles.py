@@ -1,0 +1,158 @@
+"""Factoring of matrices that are kept in square tiles, for problems of every kind."""
+
+import math
+
+import numba
+import numpy as np
+from numba import prange
+
+from daba.backends.cpu.kernels.binding import inline, kernel, serial
+from daba.core.lm import Blocks, Bools, Int32, Int64, Observations, Plan
+
+fast = numba.njit(error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
+
+
+@serial
+def count_pairs(obs: Observations, place: Int32, pairs: Int64):
+    """pairs[i] = blocks that frame i's rows of the lower triangle of S are summed from."""
+    for i in range(len(pairs)):
+        total = 0
+        for n in range(obs.frame_ptr[i], obs.frame_ptr[i + 1]):
+            k = obs.frame_obs[n]
+            for m in range(obs.run_begin[k], obs.run_end[k]):
+                if place[obs.frame[m]] <= place[i]:
+                    total += 1
+        pairs[i] = total
+
+
+@serial
+def mark_pairs(obs: Observations, row: Int64, within: Int64, adjacent: Bools):
+    """Which frames of a cluster see a common point: row[i] is where the row of frame i begins, and
+    within[k] the column of frame k in its cluster's matrix."""
+    for i in range(len(row)):
+        for n in range(obs.frame_ptr[i], obs.frame_ptr[i + 1]):
+            k = obs.frame_obs[n]
+            for m in range(obs.run_begin[k], obs.run_end[k]):
+                adjacent[row[i] + within[obs.frame[m]]] = True
+
+
+@fast
+def factor_tile(A, inverse):
+    """A ← L (lower) with A = L Lᵀ, inverse ← L⁻¹; False if A is not positive definite."""
+    n = len(A)
+    for a in range(n):
+        for b in range(a):
+            x = 0.0
+            for k in range(b):
+                x += A[a, k] * A[b, k]
+            A[a, b] = (A[a, b] - x) / A[b, b]
+        x = 0.0
+        for k in range(a):
+            x += A[a, k] * A[a, k]
+        x = A[a, a] - x
+        if not x > 0.0:
+            return False
+        A[a, a] = math.sqrt(x)
+        for b in range(a + 1, n):
+            A[a, b] = 0.0
+    inverse[:] = 0.0
+    for a in range(n):
+        for k in range(a):
+            x = A[a, k]
+            for b in range(k + 1):
+                inverse[a, b] += x * inverse[k, b]
+        pivot = 1.0 / A[a, a]
+        for b in range(a):
+            inverse[a, b] *= -pivot
+        inverse[a, a] = pivot
+    return True
+
+
+@fast
+def subtract_product(A, x, y):
+    """y −= A x."""
+    for a in range(len(y)):
+        total = 0.0
+        for b in range(len(x)):
+            total += A[a, b] * x[b]
+        y[a] -= total
+
+
+@fast
+def subtract_transposed(A, x, y):
+    """y −= Aᵀ x."""
+    for a in range(len(x)):
+        s = x[a]
+        for b in range(len(y)):
+            y[b] -= A[a, b] * s
+
+
+@fast
+def multiply_lower(L, y):
+    """y ← L y, L lower triangular."""
+    for a in range(len(y) - 1, -1, -1):
+        total = 0.0
+        for b in range(a + 1):
+            total += L[a, b] * y[b]
+        y[a] = total
+
+
+@fast
+def multiply_upper(L, y):
+    """y ← Lᵀ y, L lower triangular."""
+    for b in range(len(y)):
+        s = y[b]
+        y[b] = 0.0
+        for a in range(b + 1):
+            y[a] += L[b, a] * s
+
+
+@inline
+def solve_tiles(plan, first, last, tiles, inverses, y):
+    """y ← L⁻ᵀ L⁻¹ y for the tiles first : last."""
+    for j in range(last - first):
+        for m in range(plan.row_ptr[first + j], plan.row_ptr[first + j + 1]):
+            k = plan.row_col[m] - first
+            subtract_product(tiles[plan.tile[first + j, k]], y[k], y[j])
+        multiply_lower(inverses[first + j], y[j])
+    for j in range(last - first - 1, -1, -1):
+        multiply_upper(inverses[first + j], y[j])
+        for m in range(plan.row_ptr[first + j], plan.row_ptr[first + j + 1]):
+            k = plan.row_col[m] - first
+            subtract_transposed(tiles[plan.tile[first + j, k]], y[j], y[k])
+
+
+@kernel
+def factor(plan: Plan, tiles: Blocks, inverses: Blocks):
+    """Tiles of S → tiles of L, and L_jj⁻¹; returns which clusters were positive definite."""
+    n = tiles.shape[1]
+    definite = np.ones(len(plan.first), np.bool_)
+    for level in range(len(plan.level_ptr) - 1):
+        lo = plan.level_ptr[level]
+        hi = plan.level_ptr[level + 1]
+        for q in prange(lo, hi):  # A_ij −= Σ_k L_ik L_jkᵀ
+            i = plan.level_row[q]
+            j = plan.level_col[q]
+            first = plan.first[j]
+            A = tiles[plan.tile[i, j - first]]
+            update = np.empty((n, n))
+            for m in range(plan.row_ptr[j], plan.row_ptr[j + 1]):
+                k = plan.row_col[m]
+                if plan.tile[i, k - first] >= 0:
+                    np.dot(tiles[plan.tile[i, k - first]], tiles[plan.tile[j, k - first]].T, update)
+                    A -= update
+        for q in prange(lo, hi):
+            j = plan.level_col[q]
+            if plan.level_row[q] == j:
+                definite[j] = factor_tile(tiles[plan.tile[j, j - plan.first[j]]], inverses[j])
+        for q in prange(lo, hi):  # L_ij = A_ij L_jj⁻ᵀ
+            i = plan.level_row[q]
+            j = plan.level_col[q]
+            if i > j:
+                A = tiles[plan.tile[i, j - plan.first[j]]]
+                A[:] = np.dot(A, inverses[j].T)
+    out = np.ones(len(plan.cluster_ptr) - 1, np.bool_)
+    for c in range(len(out)):
+        for j in range(plan.cluster_ptr[c], plan.cluster_ptr[c + 1]):
+            out[c] &= definite[j]
+    return out

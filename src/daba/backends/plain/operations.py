@@ -1,0 +1,334 @@
+"""What Levenberg–Marquardt does with arrays, in NumPy, one entry for each observation."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from daba.backends.lm import HostArrays
+from daba.core import arithmetic, camera_models, formulas, lenses, pixel, ray
+from daba.core.decisions import (
+    DIAGONAL_FLOOR,
+    REFINE_DAMPING,
+    REFINE_FLOOR,
+    REFINE_GROWTH,
+    STEP_BOUND,
+)
+from daba.core.lm import Estimate, Kind, Loss
+from daba.core.types import Floats
+from daba.distributed.lm_shard import LmShard
+
+ENOUGH = 1e-6
+"""A point rests when its model promises less than this share of its terms of F."""
+
+
+@cache
+def _error(kind: Kind, model: int) -> Any:
+    """The formulas of the kind's error, for one of its camera models."""
+    names: dict[str, Any] = {n: getattr(arithmetic, n) for n in arithmetic.__all__}
+    if kind.error == "ray":
+        names |= vars(formulas)
+        path = ray.__file__
+    else:
+        names |= {n: v for n, v in vars(lenses).items() if not n.startswith("__")}
+        names["RIG"] = kind.sensors != "none"
+        width = kind.own or kind.shared
+        chosen = (kind.models[model],), (kind.refined[model],)
+        exec(camera_models.project_source(*chosen, width), names)
+        path = pixel.__file__
+    exec(compile(Path(path).read_text(), path, "exec"), names)
+    return SimpleNamespace(**{n: names[n] for n in ("squared", "by_point", "by_all")})
+
+
+class PlainOperations(HostArrays):
+    """The same operations as `CpuOperations`, as far as a direct solution needs them."""
+
+    def __init__(self, shard: LmShard, loss: Loss) -> None:
+        self.shard, self.loss = shard, loss
+        K, B, G = len(shard.obs.frame), shard.kind.block, shard.kind.columns
+        self.Jc, self.Jl = np.zeros((K, 2, B)), np.zeros((K, 2, 3))
+        self.Jg, self.r = np.zeros((K, 2, G)), np.zeros((K, 2))
+
+    @property
+    def w2(self) -> Floats:
+        return np.square(self.shard.obs.weight)
+
+    def _each(self, what: str, x: Estimate, points: Floats) -> list[tuple[np.ndarray, Any]]:
+        """Values of one of the error's formulas for the observations of each camera model."""
+        obs, images = self.shard.obs, self.shard.images
+        camera = images.camera[obs.image]
+        model = x.params[camera, -1].astype(int)
+        out = []
+        for m in np.unique(model):
+            k = np.flatnonzero(model == m)
+            with np.errstate(all="ignore"):
+                values = getattr(_error(self.shard.kind, int(m)), what)(
+                    x.frames[obs.frame[k]].T,
+                    x.sensors[images.sensor[obs.image[k]]].T,
+                    x.params[camera[k]].T,
+                    points[obs.point[k]].T,
+                    *obs.xy[k].T,
+                )
+            out.append((k, values))
+        return out
+
+    def _rho(self, square: Floats) -> tuple[Floats, Floats]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            value, slope = formulas.rho(self.loss.kind, self.loss.radius, square)
+        return value, slope
+
+    def _prior(self, points: Floats) -> tuple[Floats, Floats, Floats]:
+        """½ρ, ρ'Λ and ρ'Λr of each point."""
+        prior, P = self.shard.point_priors, len(points)
+        value, H, g = np.zeros(P), np.zeros((P, 3, 3)), np.zeros((P, 3))
+        if len(prior.row):
+            j = np.flatnonzero(prior.row >= 0)
+            n = prior.row[j]
+            off = points[j] - prior.target[n]
+            pull = np.einsum("nab,nb->na", prior.information[n], off)
+            found, slope = formulas.rho(prior.kind, prior.radius, (off * pull).sum(axis=1))
+            value[j], g[j] = 0.5 * found, slope[:, None] * pull
+            H[j] = slope[:, None, None] * prior.information[n]
+        return value, H, g
+
+    def _sums(self, f: Floats, square: Floats, unseen: np.ndarray) -> Floats:
+        """By device, of what each point has."""
+        out = np.zeros((self.shard.devices, 3))
+        begins = self.shard.point_tasks.ptr[self.shard.point_tasks.device_ptr[:-1]]
+        device = np.searchsorted(begins, np.arange(len(f)), side="right") - 1
+        np.add.at(out, device, np.column_stack([f, square, unseen]))
+        return out
+
+    def _by_point(self, values: Floats) -> Floats:
+        out = np.zeros((self.shard.num_points, *values.shape[1:]))
+        np.add.at(out, self.shard.obs.point, values)
+        return out
+
+    # The objective and its derivatives
+
+    def visible(self, x: Estimate) -> np.ndarray:
+        """Whether cameras see the points of their observations."""
+        out = np.ones(len(self.shard.obs.frame), bool)
+        for k, (_, seen) in self._each("squared", x, x.points):
+            out[k] = seen
+        return out
+
+    def objective(self, x: Estimate) -> Floats:
+        """F, Σ ω²|r|², and points that a camera does not see, of each device, (S, 3)."""
+        square, unseen = np.zeros(len(self.w2)), np.zeros(len(self.w2), bool)
+        for k, (s, seen) in self._each("squared", x, x.points):
+            square[k], unseen[k] = s, ~np.broadcast_to(seen, len(k))
+        used = self.w2 > 0
+        square = np.where(used, self.w2 * square, 0.0)
+        f = 0.5 * self._rho(square)[0]
+        hidden = self._by_point((unseen & used).astype(float)) > 0
+        return self._sums(
+            self._by_point(f) + self._prior(x.points)[0], self._by_point(square), hidden
+        )
+
+    def linearize(self, x: Estimate) -> None:
+        """Derivatives of all observations; U, V and gradients."""
+        s = self.shard
+        kind, obs = s.kind, s.obs
+        away = np.full(len(self.w2), np.inf)
+        for k, (r0, r1, seen, d2, ta, la, ka, sa, tb, lb, kb, sb) in self._each(
+            "by_all", x, x.points
+        ):
+            r0, r1 = np.where(seen, r0, 0.0), np.where(seen, r1, 0.0)
+            slope = self._rho(self.w2[k] * (r0 * r0 + r1 * r1))[1]
+            root = np.where(seen, np.sqrt(self.w2[k] * slope), 0.0)
+            self.r[k] = (root * [r0, r1]).T
+            for row, (t, l, p, q) in enumerate(((ta, la, ka, sa), (tb, lb, kb, sb))):
+                l, t = np.array(l), np.array(t)
+                columns = [*t, *-l, *p[: kind.own]]
+                self.Jc[k, row] = np.where(root > 0, root * np.array(columns), 0.0).T
+                self.Jl[k, row] = np.where(root > 0, root * l, 0.0).T
+                shared = [*p[: kind.shared], *(q if kind.sensors == "refined" else ())]
+                if shared:
+                    self.Jg[k, row] = np.where(root > 0, root * np.array(shared), 0.0).T
+            away[k] = np.where(root > 0, d2, np.inf)
+        self.U, self.g = (
+            np.zeros((s.num_frames, kind.block, kind.block)),
+            np.zeros((s.num_frames, kind.block)),
+        )
+        np.add.at(self.U, obs.frame, np.einsum("kra,krb->kab", self.Jc, self.Jc))
+        np.add.at(self.g, obs.frame, np.einsum("kra,kr->ka", self.Jc, self.r))
+        I = len(s.images.group)
+        self.X = np.zeros((I, kind.block, kind.columns))
+        self.T, self.g_s = np.zeros((I, kind.columns, kind.columns)), np.zeros((I, kind.columns))
+        np.add.at(self.X, obs.image, np.einsum("kra,krb->kab", self.Jc, self.Jg))
+        np.add.at(self.T, obs.image, np.einsum("kra,krb->kab", self.Jg, self.Jg))
+        np.add.at(self.g_s, obs.image, np.einsum("kra,kr->ka", self.Jg, self.r))
+        _, H, pull = self._prior(x.points)
+        self.V = self._by_point(np.einsum("kra,krb->kab", self.Jl, self.Jl)) + H
+        self.g_l = self._by_point(np.einsum("kra,kr->ka", self.Jl, self.r)) + pull
+        if len(s.fixed_points):
+            self.g_l[s.fixed_points] = 0.0
+        nearest = np.full(s.num_points, np.inf)
+        np.minimum.at(nearest, obs.point, away)
+        self.point_bound = STEP_BOUND * np.sqrt(nearest)
+        distance = np.linalg.norm(x.points[obs.point] - x.frames[obs.frame, 9:], axis=1)
+        seen = np.bincount(obs.frame, minlength=s.num_frames)
+        total = np.bincount(obs.frame, distance, s.num_frames)
+        self.frame_bound = np.where(seen > 0, STEP_BOUND * total / np.maximum(seen, 1), np.inf)
+
+    def hold(self) -> None:
+        """Take what is fixed out of U and the gradient."""
+        fixed = self.shard.fixed_frames
+        if len(fixed):
+            free = ~fixed
+            of = np.repeat(np.arange(len(fixed)), np.diff(self.shard.images.frame_ptr))
+            self.U *= free[:, :, None] & free[:, None, :]
+            self.g *= free
+            self.X *= free[of][:, :, None]
+
+    # One damped system, whole
+
+    def solve(self, mu: float) -> tuple[Floats, Floats] | None:
+        """Steps of frames, (F, B), and of what is shared; None if S is not positive definite."""
+        s = self.shard
+        obs, (F, B, _), m = s.obs, self.U.shape, s.shared.count
+        self.V_inv = np.linalg.inv(_damped(self.V, mu))
+        if len(s.fixed_points):
+            self.V_inv[s.fixed_points] = 0.0
+        W = np.zeros((F * B + m, s.num_points, 3))
+        rows = obs.frame[:, None] * B + np.arange(B)
+        np.add.at(W, (rows, obs.point[:, None]), np.einsum("kra,krb->kab", self.Jc, self.Jl))
+        if len(s.fixed_frames):
+            W[: F * B][s.fixed_frames.ravel()] = 0.0
+        index = s.images.index[s.images.group]
+        known = index >= 0
+        if m:
+            at = F * B + index[obs.image]
+            k, column = np.nonzero(known[obs.image])
+            crossed = np.einsum("kra,krb->kab", self.Jg, self.Jl)
+            np.add.at(W, (at[k, column], obs.point[k]), crossed[k, column])
+        S, rhs = np.zeros((F * B + m, F * B + m)), np.zeros(F * B + m)
+        D = _damped(self.U, mu)
+        for i in range(F):
+            S[i * B : i * B + B, i * B : i * B + B] = D[i]
+        rhs[: F * B] = -self.g.ravel()
+        T = np.zeros((m, m))
+        for image in range(len(index)):
+            a = np.flatnonzero(known[image])
+            at, i = index[image, a], self._frame_of(image)
+            T[np.ix_(at, at)] += self.T[image][np.ix_(a, a)]
+            S[i * B : i * B + B, F * B + at] += self.X[image][:, a]
+            rhs[F * B + at] -= self.g_s[image, a]
+        S[F * B :, F * B :] = _damped(T[None], mu)[0]
+        S[F * B :, : F * B] = S[: F * B, F * B :].T
+        eliminated = np.einsum("npa,pab->npb", W, self.V_inv).reshape(len(S), -1)
+        S -= eliminated @ W.reshape(len(S), -1).T
+        rhs += eliminated @ self.g_l.ravel()
+        if len(s.fixed_frames):
+            fixed = np.flatnonzero(s.fixed_frames.ravel())
+            rhs[fixed], S[fixed], S[:, fixed] = 0.0, 0.0, 0.0
+            S[fixed, fixed] = 1.0
+        try:
+            np.linalg.cholesky(S)
+        except np.linalg.LinAlgError:
+            return None
+        y = np.asarray(np.linalg.solve(S, rhs))
+        return y[: F * B].reshape(F, B), y[F * B :]
+
+    def _frame_of(self, image: int) -> int:
+        return int(np.searchsorted(self.shard.images.frame_ptr, image, side="right")) - 1
+
+    # The step
+
+    def back_substitute(self, step: Floats, step_s: Floats) -> tuple[Floats, Floats]:
+        """Steps of points, and what the model says they lower, (S,)."""
+        obs = self.shard.obs
+        moved = np.einsum("kra,ka->kr", self.Jc, step[obs.frame])
+        moved += np.einsum("kra,ka->kr", self.Jg, step_s[obs.image])
+        h = self.g_l + self._by_point(np.einsum("kra,kr->ka", self.Jl, moved))
+        out = -np.einsum("pab,pb->pa", self.V_inv, h)
+        length = np.linalg.norm(out, axis=1)
+        far = length > self.point_bound
+        out[far] *= (self.point_bound[far] / length[far])[:, None]
+        lowered = -(h * out).sum(axis=1) - 0.5 * np.einsum("pa,pab,pb->p", out, self.V, out)
+        return out, self._sums(lowered, 0.0 * lowered, 0.0 * lowered)[:, 0]
+
+    def _point_system(self, x: Estimate, points: Floats) -> tuple[Floats, ...]:
+        """F, Σ ω²|r|², V, g and the nearest camera's distance of each point; F infinite where a
+        camera does not see it."""
+        K = len(self.w2)
+        f, square, near = np.zeros(K), np.zeros(K), np.full(K, np.inf)
+        H, g = np.zeros((K, 3, 3)), np.zeros((K, 3))
+        for k, (r0, r1, *rows, d2, seen) in self._each("by_point", x, points):
+            w2 = self.w2[k]
+            s = w2 * (r0 * r0 + r1 * r1)
+            value, slope = self._rho(s)
+            use = w2 > 0
+            a = np.array(rows).T.reshape(-1, 2, 3)
+            w = np.where(seen & use, w2 * slope, 0.0)
+            a = np.where(w[:, None, None] > 0, a, 0.0)
+            r = np.where(w > 0, [r0, r1], 0.0).T
+            f[k] = np.where(use, np.where(seen, 0.5 * value, np.inf), 0.0)
+            square[k] = np.where(use & seen, s, 0.0)
+            near[k] = np.where(use, d2, np.inf)
+            H[k] = w[:, None, None] * np.einsum("kra,krb->kab", a, a)
+            g[k] = w[:, None] * np.einsum("kra,kr->ka", a, r)
+        value, prior_H, prior_g = self._prior(points)
+        nearest = np.full(len(points), np.inf)
+        np.minimum.at(nearest, self.shard.obs.point, near)
+        return (
+            self._by_point(f) + value,
+            self._by_point(square),
+            self._by_point(H) + prior_H,
+            self._by_point(g) + prior_g,
+            np.sqrt(nearest),
+        )
+
+    def settle_points(self, x: Estimate, old: Floats, steps: int) -> Floats:
+        """Let each of x's points make steps of its own; F and the rest as in `objective`."""
+        points, s = x.points, self.shard
+        found = self._point_system(x, points)
+        hidden = found[0] == np.inf
+        if hidden.any():
+            points[hidden] = old[hidden]
+            found = self._point_system(x, points)
+        moving = found[0] < np.inf
+        if len(s.fixed_points):
+            moving &= ~s.fixed_points
+        mu = np.full(len(points), REFINE_DAMPING)
+        for _ in range(steps):
+            F, _, V, g, nearest = found
+            largest = np.diagonal(V, axis1=1, axis2=2).max(axis=1)
+            moving = moving & (largest > 0)
+            diagonal = np.maximum(
+                np.diagonal(V, axis1=1, axis2=2), (REFINE_FLOOR * largest)[:, None]
+            )
+            damped = V + mu[:, None, None] * diagonal[:, :, None] * np.eye(3)
+            damped[~moving] = np.eye(3)
+            step = np.linalg.solve(damped, g[:, :, None])[:, :, 0]
+            moving = moving & (0.5 * (step * g).sum(axis=1) > ENOUGH * F)
+            if not moving.any():
+                break
+            length = np.linalg.norm(step, axis=1)
+            bound = STEP_BOUND * nearest
+            clip = np.where(length > bound, bound / np.where(length > 0, length, 1.0), 1.0)
+            new = np.where(moving[:, None], points - clip[:, None] * step, points)
+            trial = self._point_system(x, new)
+            better = moving & (trial[0] < F)
+            points[better] = new[better]
+            found = tuple(
+                np.where(better.reshape(-1, *[1] * (t.ndim - 1)), t, f)
+                for t, f in zip(trial, found, strict=True)
+            )
+            mu = np.where(better, mu / REFINE_GROWTH, mu * REFINE_GROWTH)
+        F, squares = found[:2]
+        unseen = F == np.inf
+        return self._sums(F, squares, unseen)
+
+
+def _damped(blocks: Floats, mu: float) -> Floats:
+    """Blocks with μ max(diagonal, DIAGONAL_FLOOR) added to their diagonals."""
+    out = blocks.copy()
+    diagonal = np.arange(blocks.shape[1])
+    out[:, diagonal, diagonal] += mu * np.maximum(out[:, diagonal, diagonal], DIAGONAL_FLOOR)
+    return out

@@ -1,0 +1,1 @@
+"""Levenberg–Marquardt on any number of devices, for rays and pixels."""

@@ -1,0 +1,73 @@
+"""The reduced system S y = rhs over all devices, for one damping after the other.
+
+S is never formed as a whole; what is formed and factored are its diagonal blocks S_cc, one for each
+cluster of frames. Of one cluster S_cc is S, and the solution is direct (`direct.py`). Else
+conjugate gradients are preconditioned by S_cc and deflated by a coarse space (`deflated.py`). Of a
+small problem all is dense.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from daba.core.types import Floats
+from daba.distributed.lm_shard import LmShard
+from daba.solver.lm.network import Network
+
+
+@dataclass
+class Solution:
+    """Steps of own frames, (F, B), and of what is shared, (m,)."""
+
+    frames: Floats
+    shared: Floats
+    iterations: int = 0
+    """Of conjugate gradients."""
+
+
+class Reduced(ABC):
+    """Solves S y = rhs."""
+
+    def __init__(self, shard: LmShard, ops: Any, network: Network) -> None:
+        self.shard, self.ops, self.network = shard, ops, network
+        index = shard.images.index[shard.images.group]
+        self._index, self._known = ops.put(np.maximum(index, 0)), ops.put(index >= 0)
+
+    def of_images(self, shared: Any) -> Any:
+        """Shared parameters as each image has them, (I, G)."""
+        if not len(shared):
+            return self.ops.zeros(tuple(self._index.shape))
+        return self.ops.where(self._known, shared[self._index], 0.0)
+
+    def linearized(self, frames: Floats) -> None:  # noqa: B027 (not all have something to do)
+        """Take up new derivatives."""
+
+    @abstractmethod
+    def solve(self, mu: float) -> Solution | None:
+        """For damping μ; None if a block is not positive definite."""
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """For people."""
+
+    def state(self) -> dict[str, Floats]:
+        """What the next solution depends on, by frame; for checkpoints."""
+        return {}
+
+    def restore(self, states: dict[int, dict[str, np.ndarray]]) -> None:  # noqa: B027
+        """The reverse, from those of all devices here."""
+
+
+class Whole(Reduced):
+    """All of S at once, by operations that have it so."""
+
+    description = "dense"
+
+    def solve(self, mu: float) -> Solution | None:
+        found = self.ops.solve(mu)
+        return None if found is None else Solution(*found)

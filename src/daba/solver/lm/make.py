@@ -1,0 +1,138 @@
+"""Which operations, clusters and coarse space Levenberg–Marquardt gets, for the problem at hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from daba.core.lm import Loss, Observations
+from daba.core.options import Options
+from daba.core.types import Int32
+from daba.distributed.comm.base import Communicator
+from daba.distributed.lm_shard import LmInput, LmShard, make_lm_shard
+from daba.distributed.shard import Shard
+from daba.solver.lm.linear import Reduced, Whole
+from daba.solver.lm.network import Network
+from daba.solver.lm.solver import LevenbergMarquardt
+
+if TYPE_CHECKING:
+    from daba.solver.lm.cost import Cost, Speed
+
+SMALL = 3000
+"""Observations up to which plain NumPy has a solution before Numba is imported."""
+MOTIONS = 12.0
+"""Frames of a cluster that moves as a body in the coarse space. With 8 devices, city-300 takes 98
+rounds with one body for each device, 80 with bodies of 20 frames, 64 of 10 and of 6."""
+MOST_MOTIONS = 160
+"""Bodies at most, where devices are fewer."""
+
+
+class Operations(Protocol):
+    """What a backend offers."""
+
+    def prepare(self) -> None:
+        """Before the first of its kernels is called."""
+
+    def operations(self, parts: LmShard, loss: Loss, coarse: bool) -> Any:
+        """Of a shard; `coarse`: there will be a coarse space of several clusters."""
+
+    def plan(self, obs: Observations, cluster: Int32, block: int) -> tuple[Any, Cost]:
+        """How S is factored for clusters of frames, numbered from 0 on, and what that takes."""
+
+    @property
+    def speed(self) -> Speed:
+        """How fast it is."""
+
+
+def lm_solver(
+    shard: Shard, options: Options, comm: Communicator, backend: Operations
+) -> LevenbergMarquardt:
+    """For the error of the options."""
+    if options.error == "pixel":
+        from daba.distributed.lm_pixels import pixel_input
+
+        return make_lm(shard, pixel_input(shard, comm), options, comm, backend)
+    from daba.distributed.lm_rays import ray_input
+
+    return make_lm(shard, ray_input(shard, comm), options, comm, backend)
+
+
+def make_lm(
+    shard: Shard, given: LmInput, options: Options, comm: Communicator, backend: Operations
+) -> LevenbergMarquardt:
+    """The solver of a shard."""
+    loss = Loss(options.loss.kind, float(options.loss.radius))
+    alone = comm.size == 1 and shard.extent.devices == 1
+    if alone and shard.extent.observations <= SMALL and options.linear_solver == "auto":
+        from daba.backends.plain.operations import PlainOperations
+
+        parts = make_lm_shard(shard, given, comm)
+        network, ops = Network(parts, comm), PlainOperations(parts, loss)
+        whole = Whole(parts, ops, network)
+        return LevenbergMarquardt(shard, parts, options, network, ops, whole)
+    backend.prepare()
+    parts, plan = _with_clusters(shard, given, options, comm, backend)
+    ops = backend.operations(parts, loss, int(parts.cluster_ptr[-1]) > 1)
+    ops.plan(plan)
+    network = Network(parts, comm)
+    reduced = _reduced(shard, given, parts, options, network, ops)
+    return LevenbergMarquardt(shard, parts, options, network, ops, reduced)
+
+
+def _with_clusters(
+    shard: Shard, given: LmInput, options: Options, comm: Communicator, backend: Operations
+) -> tuple[LmShard, Any]:
+    """Devices are clusters, unless factoring them takes longer than more iterations do."""
+    from daba.solver.lm.clusters import split_frames
+
+    B, speed, frames = given.kind.block, backend.speed, _frames_of_devices(shard, given)
+    too_many = comm.any(bool(frames.max() > speed.most_frames))
+    if not too_many and options.linear_solver != "pcg":
+        parts = make_lm_shard(shard, given, comm)
+        plan, cost = backend.plan(parts.obs, _here(parts), B)
+        if options.linear_solver == "direct" or _pays(cost, speed, parts, comm):
+            return parts, plan
+    size = max(speed.cluster, float(comm.gather(frames).sum()) / speed.most_clusters)
+    parts = make_lm_shard(shard, given, comm, split_frames(shard, given, size))
+    return parts, backend.plan(parts.obs, _here(parts), B)[0]
+
+
+def _here(parts: LmShard) -> np.ndarray:
+    """Clusters of own frames, counted from 0."""
+    return parts.cluster[: parts.num_frames] - int(parts.cluster_ptr[parts.first_device])
+
+
+def _pays(cost: Cost, speed: Speed, parts: LmShard, comm: Communicator) -> bool:
+    """Decided from numbers of all processes: it must not depend on how devices are assigned."""
+    own = float(parts.obs.point_ptr[parts.num_points])
+    rows = np.zeros((parts.devices, 3))
+    rows[0] = cost.pairs, cost.factor_flops, own
+    pairs, flops, observations = comm.gather(rows).sum(axis=0)
+    direct = speed.pair * pairs + speed.flop * flops
+    return bool(direct < max(speed.observation * observations, speed.least))
+
+
+def _reduced(
+    shard: Shard, given: LmInput, parts: LmShard, options: Options, network: Network, ops: Any
+) -> Reduced:
+    from daba.solver.lm.clusters import everywhere, split_frames
+    from daba.solver.lm.deflated import Deflated
+    from daba.solver.lm.direct import Direct
+    from daba.solver.lm.spaces import make_space
+
+    if parts.cluster_ptr[-1] == 1:
+        shared = parts.shared.count > 0
+        space = make_space(parts, ops, network, parts.cluster, 0) if shared else None
+        return Direct(parts, ops, network, space)
+    frames = float(network.comm.gather(_frames_of_devices(shard, given)).sum())
+    frames = max(MOTIONS, frames / MOST_MOTIONS)
+    bodies, count = everywhere(parts, split_frames(shard, given, frames), network.comm)
+    space = make_space(parts, ops, network, bodies, count)
+    return Deflated(parts, ops, network, space, options.pcg_iterations)
+
+
+def _frames_of_devices(shard: Shard, given: LmInput) -> np.ndarray:
+    """How many each device here has, (S, 1)."""
+    first = np.flatnonzero(np.diff(given.frame, prepend=-1))
+    return np.diff(np.searchsorted(first, shard.devices.camera_ptr))[:, None].astype(float)

@@ -1,0 +1,307 @@
+"""Levenberg–Marquardt on the true F, one radius for all devices.
+
+A step is solved for all frames at once (`linear.py`); points follow by back-substitution and then
+make a few steps of their own on the true F, for which nothing is exchanged. F⁺ decides whether all
+of it is kept, so F never rises.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from daba.core import formulas
+from daba.core.decisions import FIRST_SHRINK, SMALLEST_RADIUS, STEP_BOUND
+from daba.core.errors import DabaError
+from daba.core.lm import Estimate, Kind
+from daba.core.options import Options
+from daba.core.types import Floats
+from daba.distributed.lm_shard import LmShard
+from daba.distributed.shard import Shard, State
+from daba.problem import image_rows
+from daba.solver.interface import Arrays, Counts, DeviceObjective, Solver
+from daba.solver.lm.linear import Reduced, Solution
+from daba.solver.lm.network import Network
+from daba.solver.lm.priors import make_prior_terms, of_points
+
+LARGEST_RADIUS = 1e12
+"""Where damping is lost in rounding, and S_cc with it."""
+GROWTH = 3.0
+"""Most that the radius grows after a step."""
+POINT_STEPS = 3
+"""Steps that points make on their own after each step of all."""
+
+
+class LevenbergMarquardt(Solver):
+    """The devices of one process."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        parts: LmShard,
+        options: Options,
+        network: Network,
+        ops: Any,
+        reduced: Reduced,
+    ) -> None:
+        self.shard, self.parts, self.options = shard, parts, options
+        self.network, self.ops, self.reduced = network, ops, reduced
+        self.comm, self.exchange = network.comm, parts.exchange
+        self.radius, self.shrink = options.first_radius, FIRST_SHRINK
+        self.priors = make_prior_terms(parts, network)
+        self.x = ops.upload(parts.x)
+        self.hidden = self.hide()
+        """Observations of points that their cameras do not see at the start."""
+        self.value = self.with_priors(ops.objective(self.x), self.x)
+        self.total = network.sum(self.value)
+        self.counts, self.moved = Counts(), True
+        self.checked = self.total[0]
+
+    # One iteration
+
+    def iterate(self) -> None:
+        """One accepted step, or none that helps."""
+        network = self.network
+        began = network.rounds, network.sums
+        self.counts, self.moved = Counts(), False
+        self.linearize()
+        self.reduced.linearized(self.x.frames)
+        for attempt in range(self.options.lm_tries):
+            self.counts.lm_retries += attempt > 0
+            if self.attempt():
+                self.moved = True
+                self.counts.lm_steps = 1
+                break
+            self.radius /= self.shrink
+            self.shrink *= 2.0
+            if self.radius < SMALLEST_RADIUS:
+                break
+        else:
+            self.shrink = FIRST_SHRINK  # the next try is no continuation of these
+        self.counts.rounds = network.rounds - began[0]
+        self.counts.all_reduces = network.sums - began[1]
+        if self.comm.rank > 0:  # what all do together is counted once
+            self.counts = Counts()
+
+    def hide(self) -> int:
+        """Take the weight from what cameras do not see: an error that is not a number cannot fall.
+        All that sees an observation takes it, its ghosts' owners too; counted over all devices."""
+        if self.parts.kind.error == "ray":
+            return 0
+        hidden = ~self.ops.visible(self.x)
+        self.parts.obs.weight[hidden] = 0.0
+        self.ops.take_weights()
+        count = np.zeros((self.parts.devices, 1))
+        count[0] = np.count_nonzero(hidden[: self.parts.obs.point_ptr[self.parts.num_points]])
+        return int(self.network.sum(count)[0])
+
+    def linearize(self) -> None:
+        self.ops.linearize(self.x)
+        if self.priors is not None:
+            self.priors.add_to(self.ops, self.x)
+        self.ops.hold()
+
+    def with_priors(self, value: Floats, x: Estimate) -> Floats:
+        """F and the rest with what priors of images add."""
+        if self.priors is not None:
+            value[:, 0] += self.priors.value(x)
+        return value
+
+    def attempt(self) -> bool:
+        """Try a step with the radius at hand; whether it was good."""
+        solution = self.reduced.solve(1.0 / self.radius)
+        if solution is None:
+            return False
+        self.counts.pcg_iterations += solution.iterations
+        trial, predicted = self.step(solution)
+        value = self.ops.settle_points(trial, self.x.points, POINT_STEPS)
+        value = self.with_priors(value, trial)
+        self.network.points(trial.points)
+        *total, lowered = self.network.sum(np.column_stack([value, predicted]))
+        F, _, unseen = total
+        actual = self.total[0] - F
+        if unseen > 0 or not (lowered > 0.0 and actual > self.options.lm_gain * lowered):
+            return False
+        gain = min(actual / lowered, 1.0)
+        wider = self.radius / max(1.0 / GROWTH, 1.0 - (2.0 * gain - 1.0) ** 3)
+        self.radius, self.shrink = min(wider, LARGEST_RADIUS), FIRST_SHRINK
+        self.x, self.value, self.total = trial, value, np.array(total)
+        return True
+
+    def step(self, solution: Solution) -> tuple[Estimate, Floats]:
+        """x⁺ before its points have settled, and what the model says it lowers, (S,)."""
+        parts, ops, x, kind = self.parts, self.ops, self.x, self.parts.kind
+        step, shared = self.bounded(ops.host(solution.frames)), ops.host(solution.shared)
+        everywhere = self.network.frames(step)
+        of_images = ops.host(self.reduced.of_images(solution.shared))
+        points, lowered = ops.back_substitute(ops.put(everywhere), ops.put(of_images))
+        lowered = lowered - ops.model_of_frames(step, of_images)
+        frames, sensors, params = retract(x.frames, everywhere[:, :6]), x.sensors, x.params.copy()
+        own = len(frames) if kind.own else 0
+        if own:
+            add_parameters(params[:own], everywhere[:, 6:], kind)
+        if parts.shared.count:
+            camera, sensor = (
+                np.where(numbers >= 0, shared[numbers], 0.0)
+                for numbers in (parts.shared.camera, parts.shared.sensor)
+            )
+            if kind.shared:
+                add_parameters(params[own:], camera, kind)
+            sensors = retract(sensors, sensor)
+        return Estimate(frames, sensors, params, x.points + points), lowered
+
+    def bounded(self, step: Floats) -> Floats:
+        """No frame turns or moves further than its bound, nor changes its focal length by more than
+        that share: one of few observations could lower F by leaving the scene."""
+        turn = np.linalg.norm(step[:, :3], axis=1) / STEP_BOUND
+        move = np.linalg.norm(step[:, 3:6], axis=1) / self.ops.frame_bound
+        excess = np.maximum(np.maximum(turn, move), 1.0)
+        kind, params = self.parts.kind, self.x.params[: len(step)]
+        if kind.own:
+            for n, focal in enumerate(focal_columns(kind)):
+                rows = np.flatnonzero(params[:, -1] == n)
+                for column, parameter in focal:
+                    zoom = np.abs(step[rows, 6 + column]) / np.abs(params[rows, parameter])
+                    excess[rows] = np.maximum(excess[rows], zoom / STEP_BOUND)
+        return step / excess[:, None]
+
+    # What the run loop looks at
+
+    @property
+    def estimate(self) -> State:
+        return self.rows(self.x)
+
+    def rows(self, x: Estimate) -> State:
+        """Of each image what its camera record holds, and the points."""
+        images, kind, own = self.parts.images, self.parts.kind, self.shard.num_cameras
+        frame = np.repeat(np.arange(self.parts.num_frames), np.diff(images.frame_ptr))
+        params = x.params[images.camera[:own]]
+        cameras = self.shard.start.cameras[:own].copy()
+        cameras[:, :12] = x.frames[frame]
+        if kind.error == "ray":
+            cameras[:, 12:] = params[:, :3]
+        else:
+            cameras[:, image_rows.PARAMS] = params[:, :-1]
+            cameras[:, image_rows.PLACE] = x.sensors[images.sensor[:own]]
+        return State(cameras, self.ops.download(x.points)[: self.parts.num_points])
+
+    def device_objective(self) -> DeviceObjective:
+        priors = of_points(self.parts, lambda j: self.ops.download(self.x.points[j]))
+        if self.priors is not None:
+            priors = priors + self.priors.value(self.x)
+        return DeviceObjective(self.value[:, 0], self.value[:, 1], priors)
+
+    @property
+    def linear_solver(self) -> str:
+        return self.reduced.description
+
+    def view(self, cameras: np.ndarray, points: np.ndarray) -> tuple[Floats, Floats]:
+        x = self.estimate
+        rows = x.cameras[cameras]
+        poses = image_rows.poses(rows) if self.parts.kind.error == "pixel" else rows[:, :12]
+        return poses, x.points[points]
+
+    def gradient_norm(self) -> float:
+        ops, parts = self.ops, self.parts
+        self.linearize()
+        here = ops.largest_gradient()
+        shared = np.zeros((parts.devices, parts.shared.count + 1))
+        shared[:, -1] = here
+        if parts.shared.count:
+            of = np.repeat(np.arange(parts.num_frames), np.diff(parts.images.frame_ptr))
+            index = parts.images.index[parts.images.group[: len(of)]]
+            device = np.broadcast_to(self.network.frame_device[of][:, None], index.shape)
+            known = index >= 0
+            np.add.at(shared, (device[known], index[known]), ops.g_s[known])
+        rows = self.network.gather(shared)
+        return float(max(np.abs(rows[:, :-1].sum(axis=0)).max(initial=0.0), rows[:, -1].max()))
+
+    def check(self) -> None:
+        """F must not rise."""
+        F = self.total[0]
+        if self.checked * (1.0 + 1e-12) < F:
+            raise DabaError("a guarantee of the method failed in rounding or in code: F has risen")
+        self.checked = F
+
+    # Checkpoints
+
+    def device_states(self) -> dict[int, Arrays]:
+        x = self.rows(self.x)
+        states = {}
+        modes = self.reduced.state()
+        for a, (device, own) in enumerate(self.shard.by_device(x).items()):
+            frames = slice(self.parts.frame_ptr[a], self.parts.frame_ptr[a + 1])
+            states[device] = {
+                "cameras": own.cameras,
+                "points": own.points,
+                "value": self.value[a],
+                **{name: array[frames] for name, array in modes.items()},
+            }
+        return states
+
+    def common_state(self) -> dict[str, Any]:
+        return {
+            "radius": self.radius,
+            "shrink": self.shrink,
+            "total": self.total.tolist(),
+            "sensors": self.x.sensors.tolist(),
+            "shared": self.x.params[len(self.x.frames) if self.parts.kind.own else 0 :].tolist(),
+        }
+
+    def put_back(self, states: dict[int, Arrays], common: dict[str, Any]) -> None:
+        parts, kind = self.parts, self.parts.kind
+        rows = np.concatenate([found["cameras"] for found in states.values()])
+        points = np.zeros((len(self.x.points), 3))
+        points[: parts.num_points] = np.concatenate([f["points"] for f in states.values()])
+        first = parts.images.frame_ptr[:-1]
+        everywhere = self.network.frames(np.ascontiguousarray(rows[first]))
+        self.network.points(points)
+        own = len(self.x.frames) if kind.own else 0
+        params = self.x.params.copy()
+        found = image_rows.PARAMS if kind.error == "pixel" else slice(12, 15)
+        params[:own, : found.stop - 12] = everywhere[:own, found]
+        shared = np.array(common["shared"]).reshape(-1, params.shape[1])
+        params[own:] = shared
+        frames = np.ascontiguousarray(everywhere[:, :12])
+        self.x = self.ops.upload(Estimate(frames, np.array(common["sensors"]), params, points))
+        self.value = np.stack([found["value"] for found in states.values()])
+        self.radius, self.shrink = common["radius"], common["shrink"]
+        self.total = np.array(common["total"])
+        self.checked = self.total[0]
+        self.reduced.restore(states)
+
+
+def retract(records: Floats, step: Floats) -> Floats:
+    """R ← exp(ω̂) R, t ← t + step; what does not move keeps its bits."""
+    moving = np.flatnonzero(step[:, :6].any(axis=1))
+    turning = moving[step[moving, :3].any(axis=1)]
+    out = records.copy()
+    R = formulas.multiply3(formulas.exponential(*step[turning, :3].T), records[turning, :9].T)
+    out[turning, :9] = np.stack(formulas.polar_step(R), axis=1)
+    out[moving, 9:] += step[moving, 3:6]
+    return out
+
+
+def add_parameters(params: Floats, step: Floats, kind: Kind) -> None:
+    """Add steps of the refined parameters to cameras."""
+    if kind.error == "ray":
+        params[:, : step.shape[1]] += step[: len(params)]
+        return
+    for n, refined in enumerate(kind.refined):
+        rows = np.flatnonzero(params[:, -1] == n)
+        for column, parameter in enumerate(refined):
+            params[rows, parameter] += step[rows, column]
+
+
+def focal_columns(kind: Kind) -> list[list[tuple[int, int]]]:
+    """Of each model the columns of a frame's intrinsics that are focal lengths, and their places
+    among the parameters."""
+    from daba.core.camera_models import named
+
+    if kind.error == "ray":
+        return [[(0, 0)]]
+    return [
+        [(column, p) for column, p in enumerate(refined) if p < named(name).focals]
+        for name, refined in zip(kind.models, kind.refined, strict=True)
+    ]

@@ -1,0 +1,148 @@
+"""The plan of a factorization: order of frames, tiles that fill, levels of elimination trees."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daba.core.lm import Observations, Plan
+from daba.core.types import Bools, Int32, Int64
+from daba.solver.lm.cost import Cost
+
+TILE = 72
+"""Rows of a tile, about: large enough for BLAS, small enough to skip zeros."""
+SHARES = 32
+"""Shares of the work of forming S; many for many threads, few for what is read to be used again."""
+
+
+def make_plan(obs: Observations, cluster: Int32, B: int) -> tuple[Plan, Cost]:
+    """For frames with blocks of B, in clusters, which are numbered from 0 on in the order of their
+    first frames."""
+    from daba.backends.cpu.lm.tiles import count_pairs, mark_pairs
+
+    F = len(cluster)
+    members = np.argsort(cluster, kind="stable")
+    sizes = np.bincount(cluster)
+    begins = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    within = np.empty(F, np.int64)
+    within[members] = np.arange(F) - np.repeat(begins[:-1], sizes)
+    square = np.concatenate([[0], np.cumsum(sizes * sizes)]).astype(np.int64)
+    adjacent = np.zeros(int(square[-1]), bool)
+    mark_pairs(obs, square[:-1][cluster] + within * sizes[cluster], within, adjacent)
+    size = int(min(max(1, TILE // B), sizes.max()))
+    rows, structures = [], []
+    for c, n in enumerate(sizes):
+        order, filled = _best_order(adjacent[square[c] : square[c + 1]].reshape(n, n), size, B)
+        padded = np.full(len(filled) * size, -1, np.int32)
+        padded[:n] = members[begins[c] : begins[c + 1]][order]
+        rows.append(padded)
+        structures.append(filled)
+    frame_at = np.concatenate(rows)
+    used = np.flatnonzero(frame_at >= 0)
+    place = np.empty(F, np.int32)
+    place[frame_at[used]] = used
+    pairs = np.zeros(F, np.int64)
+    count_pairs(obs, place, pairs)
+    plan = Plan(
+        size,
+        place,
+        frame_at,
+        *_shares(obs, np.where(frame_at >= 0, pairs[frame_at], 0), place),
+        *_tiles(structures),
+    )
+    side = B * size
+    flops = sum(_factor_flops(filled, side) for filled in structures)
+    return plan, Cost(float(pairs.sum()), flops, 16.5 * side * side * len(plan.level_row))
+
+
+def _shares(obs: Observations, cost: np.ndarray, place: Int32) -> tuple[Int64, Int64, Int32]:
+    """Cut the rows into runs of about equal cost, and sort the observations by them."""
+    done = np.cumsum(cost) - 0.5 * cost
+    row = np.minimum((done * (SHARES / max(cost.sum(), 1))).astype(np.int64), SHARES - 1)
+    own = obs.frame_obs if len(obs.frame_obs) < len(obs.frame) else slice(None)
+    share = row[place[obs.frame[own]]].astype(np.uint16)
+    order = np.argsort(share, kind="stable")
+    chosen = order if isinstance(own, slice) else own[order]
+    ends = np.cumsum(np.bincount(share, minlength=SHARES))
+    return (
+        np.searchsorted(row, np.arange(SHARES + 1)).astype(np.int64),
+        np.concatenate([[0], ends]).astype(np.int64),
+        chosen.astype(np.int32),
+    )
+
+
+def _tiles(structures: list[Bools]) -> tuple[np.ndarray, ...]:
+    """The fields of a plan from `tile` on."""
+    counts = np.array([len(filled) for filled in structures])
+    begins = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    N, total = int(begins[-1]), 0
+    tile = np.full((N, int(counts.max())), -1, np.int32)
+    found = []
+    for start, filled in zip(begins, structures, strict=False):
+        i, j = np.nonzero(filled)
+        tile[start + i, j] = np.arange(total, total + len(i), dtype=np.int32)
+        total += len(i)
+        found.append((start + i, start + j, _levels(filled)[j]))
+    i, j, level = (np.concatenate(part) for part in zip(*found, strict=True))
+    by_level = np.lexsort((i, j, level))
+    below = np.flatnonzero(i > j)
+    below = below[np.lexsort((j[below], i[below]))]
+    return (
+        tile,
+        np.repeat(begins[:-1], counts).astype(np.int32),
+        begins,
+        np.concatenate([[0], np.cumsum(np.bincount(level))]).astype(np.int64),
+        i[by_level].astype(np.int32),
+        j[by_level].astype(np.int32),
+        np.concatenate([[0], np.cumsum(np.bincount(i[below], minlength=N))]).astype(np.int64),
+        j[below].astype(np.int32),
+    )
+
+
+def _best_order(adjacent: Bools, size: int, B: int) -> tuple[np.ndarray, Bools]:
+    """The order among natural, reverse Cuthill–McKee and nested dissection with least work."""
+    n = len(adjacent)
+    candidates = [np.arange(n)]
+    if n > 2 * size and adjacent.mean() < 0.7:
+        import pymetis
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+        graph = csr_array(adjacent & ~np.eye(n, dtype=bool))
+        candidates.append(reverse_cuthill_mckee(graph, symmetric_mode=True))
+        if graph.nnz:
+            _, inverse = pymetis.nested_dissection(
+                pymetis.CSRAdjacency(graph.indptr.tolist(), graph.indices.tolist())
+            )
+            candidates.append(np.argsort(inverse))
+    filled = [_fill(adjacent[np.ix_(order, order)], size) for order in candidates]
+    best = min(range(len(filled)), key=lambda c: _factor_flops(filled[c], B * size))
+    return candidates[best], filled[best]
+
+
+def _fill(adjacent: Bools, size: int) -> Bools:
+    """Lower triangle of nonzero tiles of the Cholesky factor."""
+    n = -(-len(adjacent) // size)
+    padded = np.zeros((n * size, n * size), dtype=bool)
+    padded[: len(adjacent), : len(adjacent)] = adjacent
+    tiles = padded.reshape(n, size, n, size).any(axis=(1, 3)) | np.eye(n, dtype=bool)
+    for k in range(n):
+        rows = k + 1 + np.flatnonzero(tiles[k + 1 :, k])
+        tiles[np.ix_(rows, rows)] = True
+    return np.tril(tiles)
+
+
+def _factor_flops(filled: Bools, side: int) -> float:
+    column = filled.sum(axis=0)
+    return float((column * (column + 1) / 2).sum()) * 2.0 * side**3
+
+
+def _levels(filled: Bools) -> np.ndarray:
+    """Height of each tile column in the elimination tree."""
+    n = len(filled)
+    level = np.zeros(n, np.int64)
+    for k in range(n):
+        below = np.flatnonzero(filled[k + 1 :, k])
+        if len(below):
+            parent = k + 1 + below[0]
+            level[parent] = max(level[parent], level[k] + 1)
+    return level
