@@ -33,6 +33,7 @@ TYPES = {
     torch.float32: "*fp32",
     torch.int32: "*i32",
     torch.int64: "*i64",
+    torch.int8: "*i8",
 }
 launched: dict[Any, Any] = {}
 
@@ -61,8 +62,17 @@ def record(precision: str) -> None:
     problem = tiny_problem()
     partition = daba.partition_from_arrays(problem, torch.tensor([0, 0, 1, 1]).numpy())
     shard = make_shard(problem, partition)
-    options = Options(devices=2, precision=precision, loss=daba.Welsch(4.0))  # type: ignore[arg-type]
+    options = Options(method="daba", devices=2, precision=precision, loss=daba.Welsch(4.0))  # type: ignore[arg-type]
     gpu_solver(shard, options, device="cpu").iterate()
+
+
+def record_lm() -> None:
+    """Operations of Levenberg–Marquardt, each once, for an error that needs everything: two camera
+    models, shared intrinsics, and sensors that move."""
+    JITFunction.run = note
+    from lm_for_gpu import every_operation
+
+    every_operation()
 
 
 def stack(cubin: bytes) -> tuple[str, str]:
@@ -80,7 +90,10 @@ def stack(cubin: bytes) -> tuple[str, str]:
 
 def main() -> None:
     capability, precision = int(sys.argv[1]), sys.argv[2]
-    record(precision)
+    if precision == "lm":
+        record_lm()
+    else:
+        record(precision)
     for (name, *_), (kernel, signature, fixed, aligned, options) in launched.items():
         compiled = triton.compile(
             ASTSource(kernel, signature, fixed, aligned),

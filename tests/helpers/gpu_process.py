@@ -25,7 +25,7 @@ def main() -> None:
     small = device == "cpu"  # in the interpreter
     problem = tiny_problem(4, 8) if small else tiny_problem(12, 200)
     partition = daba.partition_from_arrays(problem, np.arange(problem.num_cameras) % 2)
-    options = Options(devices=2, refine=refine, precision="float64")  # type: ignore[arg-type]
+    options = Options(method="daba", devices=2, refine=refine, precision="float64")  # type: ignore[arg-type]
     setup = make_setup(problem, options, partition, comm)
     solver = gpu_solver(setup.shard, options, comm, device)
     F = [solver.objective]

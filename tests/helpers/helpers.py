@@ -125,7 +125,7 @@ def state_of(shard: Shard, problem: Problem) -> State:
 def make_solver(problem: Problem, **options: Any) -> Algorithm1:
     """A solver on one thread: for small problems on a busy machine waiting costs more."""
     set_threads(1)
-    chosen = Options(**options)
+    chosen = Options(**{"method": "daba", **options})
     devices = 1 if chosen.centralized else chosen.devices
     return cpu_solver(make_shard(problem, make_partition(problem, devices, chosen.seed)), chosen)
 

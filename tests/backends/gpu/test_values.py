@@ -48,7 +48,15 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 def small(seed: int = 0, cameras: int = 4, **options: Any) -> tuple[Algorithm1, Any, Any]:
     """A solver, its problem and its partition."""
     problem = random_problem(seed, cameras=cameras, points=3 * cameras)
-    chosen = Options(**{"devices": 2, "precision": "float64", "linear_solver": "pcg", **options})
+    chosen = Options(
+        **{
+            "method": "daba",
+            "devices": 2,
+            "precision": "float64",
+            "linear_solver": "pcg",
+            **options,
+        }
+    )
     partition = random_partition(problem, 1 if chosen.centralized else chosen.devices, seed)
     return gpu_solver(make_shard(problem, partition), chosen, device="cpu"), problem, partition
 

@@ -130,7 +130,7 @@ def by_camera(ends: Ends, cameras: int) -> ByCamera:
     camera = ends.camera[own]
     order = own[torch.argsort(camera, stable=True)]
     counts = torch.bincount(camera, minlength=cameras)
-    return ByCamera(ends.records(order, ends.point), _pointers(counts))
+    return ByCamera(ends.records(order, ends.point), pointers(counts))
 
 
 def by_point(
@@ -162,6 +162,29 @@ def _sliced(
     devices: int,
     lanes: Lanes,
 ) -> ByPoint:
+    slots = cut_slices(item, points, owner, degree, devices, lanes)
+    records = torch.zeros((slots.size, 4), dtype=ends.u.dtype, device=points.device)
+    records[slots.at] = ends.records(chosen, ends.camera)
+    return ByPoint(lanes, records, slots.heads, slots.members, slots.ranges)
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Slices of points, and where in them observations lie."""
+
+    heads: Tensor
+    members: Tensor
+    ranges: Tensor
+    """Slices of device α are ranges[α] : ranges[α+1]."""
+    at: Tensor
+    """Slot of each observation."""
+    size: int
+
+
+def cut_slices(
+    item: Tensor, points: Tensor, owner: Tensor, degree: Tensor, devices: int, lanes: Lanes
+) -> Slots:
+    """Slices for the observations of `item`, each of which has a point, an owner and a degree."""
     device, count = points.device, lanes.points
     order = point_order(degree, owner, lanes.many)
     points, owner, degree = points[order], owner[order].long(), degree[order]
@@ -186,8 +209,7 @@ def _sliced(
     width = torch.where(shared, (width + count - 1) // count, width)
     start = torch.cumsum(width * count, 0) - width * count
     heads = torch.stack([start, width, owner[first], shared.long()], dim=1).contiguous()
-    idle = torch.where(shared, points[first], points[first])
-    members = (-1 - idle)[:, None].repeat(1, count)
+    members = (-1 - points[first])[:, None].repeat(1, count)
     members[slice_of, lane] = points
     # observations of an item in the order they are given
     by_item = torch.argsort(item, stable=True)
@@ -196,11 +218,14 @@ def _sliced(
     rank[by_item] = torch.arange(len(item), device=device) - begin[item[by_item]]
     n = slice_of[item]
     inside = torch.where(shared[n], rank, rank * count + lane[item])
-    size = int((width * count).sum())
-    records = torch.zeros((size, 4), dtype=ends.u.dtype, device=device)
-    records[start[n] + inside] = ends.records(chosen, ends.camera)
     counts = torch.bincount(owner[first], minlength=devices)
-    return ByPoint(lanes, records, heads, members.int().contiguous(), _pointers(counts))
+    return Slots(
+        heads,
+        members.int().contiguous(),
+        pointers(counts),
+        start[n] + inside,
+        int((width * count).sum()),
+    )
 
 
 def _bits(numbers: Tensor, kind: torch.dtype) -> Tensor:
@@ -209,7 +234,8 @@ def _bits(numbers: Tensor, kind: torch.dtype) -> Tensor:
     return numbers.int().view(torch.float32)
 
 
-def _pointers(counts: Tensor) -> Tensor:
+def pointers(counts: Tensor) -> Tensor:
+    """Where each of so many begins, and the end."""
     out = torch.zeros(len(counts) + 1, dtype=torch.int64, device=counts.device)
     out[1:] = torch.cumsum(counts, 0)
     return out

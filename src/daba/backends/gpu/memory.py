@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from daba.backends.gpu.precision import precision_of
 from daba.core.errors import DabaError
 from daba.core.options import Options
+from daba.distributed.lm_shard import LmShard
 from daba.distributed.shard import Shard
 
 SLACK = 1.05
@@ -30,6 +32,30 @@ def needed(cameras: int, points: int, intra: int, inter: int, options: Options) 
     by_point = 32 * states + 32 * surrogates + 56 + 24 + 16 * w + 8 * 6
     total = observations + setting_up + by_camera * cameras + by_point * points
     return PROGRAM + int(SLACK * total)
+
+
+def needed_for_lm(parts: LmShard) -> int:
+    """Bytes that Levenberg–Marquardt needs at most, of one process; its clusters are those of the
+    shard."""
+    B, G, K = parts.kind.block, parts.kind.columns, len(parts.obs.frame)
+    lengths = (parts.obs.run_end - parts.obs.run_begin).astype(np.int64)
+    pairs = int(lengths.sum())  # of observations of one point by one cluster, as a list is made
+    sizes = np.bincount(parts.cluster[: parts.num_frames])
+    blocks = 3 * len(sizes[sizes > 0]) * (int(sizes.max()) * B) ** 2
+    by_observation = 8 * (4 * B + 2 * G + 3 * 4 + 3 * 2 + 6)
+    total = by_observation * K + 60 * pairs + 8 * blocks + 8 * 60 * len(parts.x.points)
+    return PROGRAM + int(SLACK * total)
+
+
+def check_lm_memory(parts: LmShard, device: torch.device) -> None:
+    """Raise `DabaError` if Levenberg–Marquardt will not fit, saying what would."""
+    need = needed_for_lm(parts)
+    free, _ = torch.cuda.mem_get_info(device)
+    if need > free:
+        raise DabaError(
+            f"too little GPU memory: {need / 1e9:.1f} GB needed and {free / 1e9:.1f} GB free; use "
+            "--method daba, --backend cpu, or more processes, each with a GPU of its own"
+        )
 
 
 def check_memory(shard: Shard, options: Options, device: torch.device) -> None:

@@ -1,0 +1,440 @@
+"""Template: passes over observations that need the cameras: objective, derivatives, and points' own
+steps.
+
+Bound: B, OWN, N, G, W, ROW, RIG, SENSORS and the error's formulas as in `binding.py`. By point,
+observations lie in slices (`kernels/slices.py`): `records` are x, y, ω and nothing, `ends` the
+frame, camera, sensor and image. By image they follow each other, with the point as the only end.
+"""
+
+# ruff: noqa: F821
+
+
+@jit
+def frame_row(frames, i):
+    """R and t."""
+    at = frames + 12 * i
+    return (
+        tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3), tl.load(at + 4),
+        tl.load(at + 5), tl.load(at + 6), tl.load(at + 7), tl.load(at + 8), tl.load(at + 9),
+        tl.load(at + 10), tl.load(at + 11),
+    )  # fmt: skip
+
+
+@jit
+def camera_row(cameras, i):
+    """A camera's parameters and model; what its model has not is never loaded."""
+    at = cameras + ROW * i
+    return (
+        tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3), tl.load(at + 4),
+        tl.load(at + 5), tl.load(at + 6), tl.load(at + 7), tl.load(at + 8), tl.load(at + 9),
+        tl.load(at + 10), tl.load(at + 11), tl.load(at + 12), tl.load(at + 13), tl.load(at + 14),
+        tl.load(at + 15), tl.load(at + 16),
+    )  # fmt: skip
+
+
+@jit
+def sensor_row(sensors, frame, i):
+    """The sensor's record; any, where images are frames."""
+    if RIG:
+        return frame_row(sensors, i)
+    else:
+        return frame
+
+
+@jit
+def seen_from(ends, frames, sensors, cameras, at):
+    """Frame, sensor and camera of the observations at these slots."""
+    i, camera, sensor, _ = quad(ends, 4 * at)
+    frame = frame_row(frames, i)
+    return frame, sensor_row(sensors, frame, sensor), camera_row(cameras, camera)
+
+
+@jit
+def prior_terms(
+    rows, targets, information, j, l, PRIORS: tl.constexpr, KIND: tl.constexpr,
+    RADIUS: tl.constexpr,
+):  # fmt: skip
+    """½ρ(rᵀΛr), the upper triangle of ρ'Λ (6), and ρ'Λr (3) of each lane's point; zeros where it
+    has no prior."""
+    o = 0.0 * l[0]
+    if PRIORS:
+        n = tl.load(rows + j)
+        known = n >= 0
+        n = tl.where(known, n, 0)
+        x = l[0] - tl.load(targets + 3 * n)
+        y = l[1] - tl.load(targets + 3 * n + 1)
+        z = l[2] - tl.load(targets + 3 * n + 2)
+        at = information + 9 * n
+        a = tl.load(at)
+        b = tl.load(at + 1)
+        c = tl.load(at + 2)
+        d = tl.load(at + 4)
+        e = tl.load(at + 5)
+        f = tl.load(at + 8)
+        p = a * x + b * y + c * z
+        q = b * x + d * y + e * z
+        r = c * x + e * y + f * z
+        value, slope = rho(KIND, double(RADIUS), x * p + y * q + z * r)
+        slope = tl.where(known, slope, 0.0)
+        return (
+            tl.where(known, 0.5 * value, 0.0),
+            (slope * a, slope * b, slope * c, slope * d, slope * e, slope * f),
+            (slope * p, slope * q, slope * r),
+        )
+    else:
+        return o, (o, o, o, o, o, o), (o, o, o)
+
+
+@jit
+def store_sums(partial, n, f, s, unseen):
+    tl.store(partial + 4 * n, tl.sum(f, axis=0))
+    tl.store(partial + 4 * n + 1, tl.sum(s, axis=0))
+    tl.store(partial + 4 * n + 2, tl.sum(unseen, axis=0))
+
+
+@jit
+def objective(
+    records, ends, heads, members, frames, sensors, cameras, points, prior_rows, targets,
+    information, partial, PRIORS: tl.constexpr, PRIOR_KIND: tl.constexpr,
+    PRIOR_RADIUS: tl.constexpr, KIND: tl.constexpr, RADIUS: tl.constexpr, L: tl.constexpr,
+):  # fmt: skip
+    """F, Σ ω²|r|², and points that a camera does not see, of each slice."""
+    n = tl.program_id(0)
+    lane = tl.arange(0, L)
+    start, width, _device, shared = head(heads, n)
+    j, own = member(members, n * L + lane)
+    l = spots(points, j)
+    f = tl.zeros([L], tl.float64)
+    squares = tl.zeros([L], tl.float64)
+    unseen = tl.zeros([L], tl.float64)
+    for slot in range(width):
+        at = start + slot * L + lane
+        px, py, weight, _ = quad(records, 4 * at)
+        frame, sensor, p = seen_from(ends, frames, sensors, cameras, at)
+        s, seen = squared(frame, sensor, p, l, px, py)
+        used = weight > 0.0
+        s = tl.where(used, weight * weight * s, 0.0)
+        f += 0.5 * rho(KIND, double(RADIUS), s)[0]
+        squares += s
+        unseen += tl.where(used & (seen == 0), 1.0, 0.0)
+    value, _, _ = prior_terms(
+        prior_rows, targets, information, j, l, PRIORS, PRIOR_KIND, PRIOR_RADIUS
+    )
+    hidden = tl.where(own & (joined(shared, unseen) > 0.0), 1.0, 0.0)
+    store_sums(partial, n, f + tl.where(own, value, 0.0), squares, hidden)
+
+
+@jit
+def visible(
+    records, ends, point, frames, sensors, cameras, points, seen, K, L: tl.constexpr
+):  # fmt: skip
+    """Whether cameras see the points of their observations, in any order."""
+    at = tl.program_id(0) * L + tl.arange(0, L)
+    some = at < K
+    at = tl.minimum(at, K - 1)
+    px, py, _, _ = quad(records, 4 * at)
+    frame, sensor, p = seen_from(ends, frames, sensors, cameras, at)
+    _, found = squared(frame, sensor, p, spots(points, tl.load(point + at)), px, py)
+    tl.store(seen + at, found.to(tl.int8), mask=some)
+
+
+@jit
+def damped_inverse(v0, v1, v2, v3, v4, v5, mu, floor):
+    """(V + μ max(diagonal, floor))⁻¹."""
+    return inverse_symmetric3(
+        v0 + mu * tl.maximum(v0, floor), v1, v2, v3 + mu * tl.maximum(v3, floor), v4,
+        v5 + mu * tl.maximum(v5, floor),
+    )  # fmt: skip
+
+
+@jit
+def root_weight(r0, r1, seen, weight, KIND: tl.constexpr, RADIUS: tl.constexpr):
+    """√(ω²ρ'), zero for what does not count."""
+    w2 = weight * weight
+    counts = (w2 > 0.0) & seen
+    slope = rho(KIND, double(RADIUS), tl.where(counts, w2 * (r0 * r0 + r1 * r1), 0.0))[1]
+    return tl.sqrt(tl.where(counts, w2 * slope, 0.0))
+
+
+@jit
+def store_row(J, size, at, row, root, t, l, k, s):
+    """Row 0 or 1 of an observation's derivatives, by column: J_c of both rows, then J_g."""
+    for n in tl.static_range(3):
+        tl.store(J + (row * B + n) * size + at, tl.where(root > 0.0, root * t[n], 0.0))
+        tl.store(J + (row * B + 3 + n) * size + at, tl.where(root > 0.0, -root * l[n], 0.0))
+    for n in tl.static_range(OWN):
+        tl.store(J + (row * B + 6 + n) * size + at, tl.where(root > 0.0, root * k[n], 0.0))
+    for n in tl.static_range(N):
+        tl.store(J + (2 * B + row * G + n) * size + at, tl.where(root > 0.0, root * k[n], 0.0))
+    if SENSORS:
+        for n in tl.static_range(6):
+            tl.store(
+                J + (2 * B + row * G + N + n) * size + at, tl.where(root > 0.0, root * s[n], 0.0)
+            )
+
+
+@jit
+def linearize_points(
+    records, ends, heads, members, frames, sensors, cameras, points, prior_rows, targets,
+    information, fixed, J, size, V, g, bound, PRIORS: tl.constexpr, PRIOR_KIND: tl.constexpr,
+    PRIOR_RADIUS: tl.constexpr, KIND: tl.constexpr, RADIUS: tl.constexpr, L: tl.constexpr,
+):  # fmt: skip
+    """Derivatives of each observation, with √ρ' and ω; V, g and the step bound of each point."""
+    n = tl.program_id(0)
+    lane = tl.arange(0, L)
+    start, width, _device, shared = head(heads, n)
+    j, own = member(members, n * L + lane)
+    l = spots(points, j)
+    o = tl.zeros([L], tl.float64)
+    v0 = o
+    v1 = o
+    v2 = o
+    v3 = o
+    v4 = o
+    v5 = o
+    g0 = o
+    g1 = o
+    g2 = o
+    near = tl.full([L], float("inf"), tl.float64)
+    for slot in range(width):
+        at = start + slot * L + lane
+        px, py, weight, _ = quad(records, 4 * at)
+        frame, sensor, p = seen_from(ends, frames, sensors, cameras, at)
+        r0, r1, seen, away, ta, la, ka, sa, tb, lb, kb, sb = by_all(frame, sensor, p, l, px, py)
+        root = root_weight(r0, r1, seen, weight, KIND, RADIUS)
+        counts = root > 0.0
+        store_row(J, size, at, 0, root, ta, la, ka, sa)
+        store_row(J, size, at, 1, root, tb, lb, kb, sb)
+        p0 = tl.where(counts, root * la[0], 0.0)
+        p1 = tl.where(counts, root * la[1], 0.0)
+        p2 = tl.where(counts, root * la[2], 0.0)
+        q0 = tl.where(counts, root * lb[0], 0.0)
+        q1 = tl.where(counts, root * lb[1], 0.0)
+        q2 = tl.where(counts, root * lb[2], 0.0)
+        r0 = tl.where(counts, root * r0, 0.0)
+        r1 = tl.where(counts, root * r1, 0.0)
+        near = tl.where(counts, tl.minimum(near, away), near)
+        v0 += p0 * p0 + q0 * q0
+        v1 += p0 * p1 + q0 * q1
+        v2 += p0 * p2 + q0 * q2
+        v3 += p1 * p1 + q1 * q1
+        v4 += p1 * p2 + q1 * q2
+        v5 += p2 * p2 + q2 * q2
+        g0 += p0 * r0 + q0 * r1
+        g1 += p1 * r0 + q1 * r1
+        g2 += p2 * r0 + q2 * r1
+    _, H, pull = prior_terms(
+        prior_rows, targets, information, j, l, PRIORS, PRIOR_KIND, PRIOR_RADIUS
+    )
+    tl.store(bound + j, tl.sqrt(smallest(shared, near)) * decisions.STEP_BOUND, mask=own)
+    at = V + 8 * j
+    tl.store(at, joined(shared, v0) + H[0], mask=own)
+    tl.store(at + 1, joined(shared, v1) + H[1], mask=own)
+    tl.store(at + 2, joined(shared, v2) + H[2], mask=own)
+    tl.store(at + 3, joined(shared, v3) + H[3], mask=own)
+    tl.store(at + 4, joined(shared, v4) + H[4], mask=own)
+    tl.store(at + 5, joined(shared, v5) + H[5], mask=own)
+    free = tl.load(fixed + j) == 0
+    tl.store(g + 4 * j, tl.where(free, joined(shared, g0) + pull[0], 0.0), mask=own)
+    tl.store(g + 4 * j + 1, tl.where(free, joined(shared, g1) + pull[1], 0.0), mask=own)
+    tl.store(g + 4 * j + 2, tl.where(free, joined(shared, g2) + pull[2], 0.0), mask=own)
+
+
+@jit
+def linearize_images(
+    records, point, begins, images, frames, sensors, cameras, points, J, normal, away,
+    KIND: tl.constexpr, RADIUS: tl.constexpr, L: tl.constexpr,
+):  # fmt: skip
+    """Of each image the derivatives of its observations, row after row, and Σ of the products of
+    rows (J_c, J_g, r) with themselves: U, X, T and gradients are parts of that. And the sum of
+    distances to what it sees."""
+    m = tl.program_id(0)
+    first = tl.load(begins + m)
+    last = tl.load(begins + m + 1)
+    i = tl.load(images + 4 * m)
+    frame = frame_row(frames, i)
+    sensor = sensor_row(sensors, frame, tl.load(images + 4 * m + 2))
+    lane = tl.arange(0, L)
+    # of each lane, as elsewhere: Triton's interpreter cannot combine flags of lanes and of programs
+    p = camera_row(cameras, tl.load(images + 4 * m + 1) + tl.zeros([L], tl.int32))
+    column = tl.arange(0, W)
+    tile = tl.zeros([W, W], tl.float64)
+    far = tl.zeros([L], tl.float64)
+    for n in range(first, last, L):
+        some = n + lane < last
+        at = tl.minimum(n + lane, last - 1)
+        px, py, weight, _ = quad(records, 4 * at)
+        weight = tl.where(some, weight, 0.0)
+        l = spots(points, tl.load(point + at))
+        r0, r1, seen, d2, ta, la, ka, sa, tb, lb, kb, sb = by_all(frame, sensor, p, l, px, py)
+        root = root_weight(r0, r1, seen, weight, KIND, RADIUS)
+        far += tl.where(some, tl.sqrt(d2), 0.0)
+        A = row_tile(root, ta, la, ka, sa, r0)
+        C = row_tile(root, tb, lb, kb, sb, r1)
+        to = J + at[:, None] * (2 * B) + column[None, :]
+        stored = some[:, None] & (column < B)[None, :]
+        tl.store(to, A, mask=stored)
+        tl.store(to + B, C, mask=stored)
+        A = tl.sum(A[:, :, None], axis=2)  # see `kernels/rows.row16`
+        C = tl.sum(C[:, :, None], axis=2)
+        tile = tl.dot(tl.trans(A), A, tile, input_precision="ieee", out_dtype=tl.float64)
+        tile = tl.dot(tl.trans(C), C, tile, input_precision="ieee", out_dtype=tl.float64)
+    tl.store(normal + m * W * W + column[:, None] * W + column[None, :], tile)
+    tl.store(away + m, tl.sum(far, axis=0))
+
+
+@jit
+def point_system(
+    records, ends, start, width, lane, shared, frames, sensors, cameras, l, KIND: tl.constexpr,
+    RADIUS: tl.constexpr, L: tl.constexpr,
+):  # fmt: skip
+    """Σ F_ij, Σ ω²|r|², min |l − t|², V and g of each lane's point, were it at l; sums are infinite
+    where a camera does not see it there."""
+    o = tl.zeros([L], tl.float64)
+    total = o
+    squares = o
+    v0 = o
+    v1 = o
+    v2 = o
+    v3 = o
+    v4 = o
+    v5 = o
+    g0 = o
+    g1 = o
+    g2 = o
+    near = tl.full([L], float("inf"), tl.float64)
+    for slot in range(width):
+        at = start + slot * L + lane
+        px, py, weight, _ = quad(records, 4 * at)
+        frame, sensor, p = seen_from(ends, frames, sensors, cameras, at)
+        r0, r1, a0, a1, a2, b0, b1, b2, away, seen = by_point(frame, sensor, p, l, px, py)
+        used = weight > 0.0
+        w2 = weight * weight
+        counts = used & seen
+        s = tl.where(counts, w2 * (r0 * r0 + r1 * r1), 0.0)
+        value, slope = rho(KIND, double(RADIUS), s)
+        hidden = tl.where(used & (seen == 0), float("inf"), 0.0)
+        total += 0.5 * value + hidden
+        squares += s + hidden
+        w = tl.where(counts, w2 * slope, 0.0)
+        near = tl.where(used, tl.minimum(near, away), near)
+        c = w > 0.0
+        a0 = tl.where(c, a0, 0.0)
+        a1 = tl.where(c, a1, 0.0)
+        a2 = tl.where(c, a2, 0.0)
+        b0 = tl.where(c, b0, 0.0)
+        b1 = tl.where(c, b1, 0.0)
+        b2 = tl.where(c, b2, 0.0)
+        r0 = tl.where(c, r0, 0.0)
+        r1 = tl.where(c, r1, 0.0)
+        v0 += w * (a0 * a0 + b0 * b0)
+        v1 += w * (a0 * a1 + b0 * b1)
+        v2 += w * (a0 * a2 + b0 * b2)
+        v3 += w * (a1 * a1 + b1 * b1)
+        v4 += w * (a1 * a2 + b1 * b2)
+        v5 += w * (a2 * a2 + b2 * b2)
+        g0 += w * (a0 * r0 + b0 * r1)
+        g1 += w * (a1 * r0 + b1 * r1)
+        g2 += w * (a2 * r0 + b2 * r1)
+    return (
+        joined(shared, total), joined(shared, squares), smallest(shared, near),
+        joined(shared, v0), joined(shared, v1), joined(shared, v2), joined(shared, v3),
+        joined(shared, v4), joined(shared, v5), joined(shared, g0), joined(shared, g1),
+        joined(shared, g2),
+    )  # fmt: skip
+
+
+@jit
+def whole_system(
+    records, ends, start, width, lane, shared, frames, sensors, cameras, prior_rows, targets,
+    information, j, l, PRIORS: tl.constexpr, PRIOR_KIND: tl.constexpr,
+    PRIOR_RADIUS: tl.constexpr, KIND: tl.constexpr, RADIUS: tl.constexpr, L: tl.constexpr,
+):  # fmt: skip
+    """The same with the point's prior."""
+    f, s, near, v0, v1, v2, v3, v4, v5, g0, g1, g2 = point_system(
+        records, ends, start, width, lane, shared, frames, sensors, cameras, l, KIND, RADIUS, L
+    )
+    value, H, pull = prior_terms(
+        prior_rows, targets, information, j, l, PRIORS, PRIOR_KIND, PRIOR_RADIUS
+    )
+    return (
+        f + value, s, near, v0 + H[0], v1 + H[1], v2 + H[2], v3 + H[3], v4 + H[4], v5 + H[5],
+        g0 + pull[0], g1 + pull[1], g2 + pull[2],
+    )  # fmt: skip
+
+
+@jit
+def settle_points(
+    records, ends, heads, members, frames, sensors, cameras, points, old, prior_rows, targets,
+    information, fixed, partial, enough, STEPS, PRIORS: tl.constexpr, PRIOR_KIND: tl.constexpr,
+    PRIOR_RADIUS: tl.constexpr, KIND: tl.constexpr, RADIUS: tl.constexpr, L: tl.constexpr,
+):  # fmt: skip
+    """Damped Gauss–Newton steps of each point on its own terms of F, at most STEPS; a point that a
+    camera would not see begins at `old`. F, Σ ω²|r|², and points not seen even there, by slice.
+    `enough` is the share of its F that a step must promise."""
+    n = tl.program_id(0)
+    lane = tl.arange(0, L)
+    start, width, _device, shared = head(heads, n)
+    j, own = member(members, n * L + lane)
+    x, y, z = spots(points, j)
+    f, s, near, v0, v1, v2, v3, v4, v5, g0, g1, g2 = whole_system(
+        records, ends, start, width, lane, shared, frames, sensors, cameras, prior_rows, targets,
+        information, j, (x, y, z), PRIORS, PRIOR_KIND, PRIOR_RADIUS, KIND, RADIUS, L,
+    )  # fmt: skip
+    hidden = f == float("inf")
+    if tl.sum(hidden.to(tl.int32), axis=0) > 0:
+        ox, oy, oz = spots(old, j)
+        x = tl.where(hidden, ox, x)
+        y = tl.where(hidden, oy, y)
+        z = tl.where(hidden, oz, z)
+        f, s, near, v0, v1, v2, v3, v4, v5, g0, g1, g2 = whole_system(
+            records, ends, start, width, lane, shared, frames, sensors, cameras, prior_rows,
+            targets, information, j, (x, y, z), PRIORS, PRIOR_KIND, PRIOR_RADIUS, KIND, RADIUS, L,
+        )  # fmt: skip
+    share = tl.load(enough)
+    moving = (f < float("inf")) & (tl.load(fixed + j) == 0)
+    if shared == 0:
+        moving = moving & own
+    mu = tl.zeros([L], tl.float64) + decisions.REFINE_DAMPING
+    for _ in range(STEPS):
+        floor = tl.maximum(v0, tl.maximum(v3, v5)) * decisions.REFINE_FLOOR
+        moving = moving & (floor > 0.0)
+        i0, i1, i2, i3, i4, i5 = damped_inverse(v0, v1, v2, v3, v4, v5, mu, floor)
+        sx = i0 * g0 + i1 * g1 + i2 * g2
+        sy = i1 * g0 + i3 * g1 + i4 * g2
+        sz = i2 * g0 + i4 * g1 + i5 * g2
+        moving = moving & (0.5 * (sx * g0 + sy * g1 + sz * g2) > share * f)
+        if tl.sum(moving.to(tl.int32), axis=0) > 0:
+            length = tl.sqrt(sx * sx + sy * sy + sz * sz)
+            bound = tl.sqrt(near) * decisions.STEP_BOUND
+            clip = tl.where(length > bound, bound / length, 1.0)
+            nx = tl.where(moving, x - clip * sx, x)
+            ny = tl.where(moving, y - clip * sy, y)
+            nz = tl.where(moving, z - clip * sz, z)
+            nf, ns, nn, w0, w1, w2, w3, w4, w5, h0, h1, h2 = whole_system(
+                records, ends, start, width, lane, shared, frames, sensors, cameras, prior_rows,
+                targets, information, j, (nx, ny, nz), PRIORS, PRIOR_KIND, PRIOR_RADIUS, KIND,
+                RADIUS, L,
+            )  # fmt: skip
+            better = moving & (nf < f)
+            x = tl.where(better, nx, x)
+            y = tl.where(better, ny, y)
+            z = tl.where(better, nz, z)
+            f = tl.where(better, nf, f)
+            s = tl.where(better, ns, s)
+            near = tl.where(better, nn, near)
+            v0 = tl.where(better, w0, v0)
+            v1 = tl.where(better, w1, v1)
+            v2 = tl.where(better, w2, v2)
+            v3 = tl.where(better, w3, v3)
+            v4 = tl.where(better, w4, v4)
+            v5 = tl.where(better, w5, v5)
+            g0 = tl.where(better, h0, g0)
+            g1 = tl.where(better, h1, g1)
+            g2 = tl.where(better, h2, g2)
+            mu = tl.where(better, mu / decisions.REFINE_GROWTH, mu * decisions.REFINE_GROWTH)
+    tl.store(points + 4 * j, x, mask=own)
+    tl.store(points + 4 * j + 1, y, mask=own)
+    tl.store(points + 4 * j + 2, z, mask=own)
+    lost = tl.where(own & (f == float("inf")), 1.0, 0.0)
+    store_sums(partial, n, tl.where(own, f, 0.0), tl.where(own, s, 0.0), lost)

@@ -1,0 +1,1 @@
+"""Levenberg–Marquardt on a GPU."""

@@ -1,0 +1,430 @@
+"""What Levenberg–Marquardt does with arrays, on a GPU: as `backends/cpu/lm/operations.py`.
+
+Arrays are tensors. Points have rows of 4 numbers, or of 8 for symmetric matrices. What the solver
+decides by, sums over devices, is handed over as NumPy arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from daba.backends.gpu.kernels.exact import bits
+from daba.backends.gpu.kernels.lm import coarse as coarse_kernels
+from daba.backends.gpu.kernels.lm import products
+from daba.backends.gpu.kernels.lm.binding import kernels, tile_width
+from daba.backends.gpu.lm.arrays import ObservationArrays
+from daba.backends.gpu.lm.coarse import CoarseLists
+from daba.backends.gpu.lm.factors import Factors
+from daba.backends.gpu.lm.segments import Segments, add_rows
+from daba.backends.gpu.tensors import Tensor
+from daba.core.decisions import DIAGONAL_FLOOR, STEP_BOUND
+from daba.core.lm import CoarseBlocks, Estimate, Loss
+from daba.core.types import Bools, Floats, Int32
+from daba.distributed.lm_shard import LmShard
+
+ENOUGH = 1e-6
+"""A point rests when its model promises less than this share of its terms of F."""
+SEVERAL = 32
+"""Columns that `push_columns` takes at once."""
+
+
+class GpuOperations:
+    """The devices of one process on one GPU."""
+
+    on_gpu = True
+    where = staticmethod(torch.where)
+
+    def __init__(self, shard: LmShard, loss: Loss, device: torch.device | str = "cuda") -> None:
+        self.shard, self.device = shard, torch.device(device)
+        kind = shard.kind
+        self.kernels: Any = kernels(kind)
+        self.a = a = ObservationArrays(shard, self.device)
+        self.B, self.G = kind.block, kind.columns
+        self.W = tile_width(self.B + self.G + 1)
+        rows = len(a.row_point)
+        self.J = self._zeros(2 * (self.B + self.G), a.size)
+        self.J_rows = self._zeros(rows, 2 * self.B)
+        self.V, self.V_inv = self._zeros(a.all_P, 8), self._zeros(a.all_P, 8)
+        self.g_l, self.z = self._zeros(a.all_P, 4), self._zeros(a.all_P, 4)
+        self.point_bound = torch.full((a.all_P,), np.inf, dtype=torch.float64, device=self.device)
+        self.normal, self.away = self._zeros(a.I, self.W, self.W), self._zeros(a.I, 1)
+        self.mu, self.enough = self._zeros(1), self._zeros(1) + ENOUGH
+        self.partial = self._zeros(len(a.heads), 4)
+        self.decrease = self._zeros(len(a.heads), 1)
+        self.fixed = torch.zeros(a.all_P, dtype=torch.int8, device=self.device)
+        if len(shard.fixed_points):
+            self.fixed[: a.P] = a.put(shard.fixed_points).to(torch.int8)
+        self.free = torch.ones((a.F, self.B), dtype=torch.float64, device=self.device)
+        if len(shard.fixed_frames):
+            self.free[a.put(shard.fixed_frames)] = 0.0
+        self.loss = {"KIND": loss.kind, "RADIUS": bits(loss.radius)}
+        self._priors()
+        self.lists: CoarseLists | None = None
+        self.here: dict[int, tuple[Any, Tensor]] = {}
+        self.frames_of = Segments(a.put(shard.frame_ptr))
+        self.copies: dict[str, Floats] = {}
+
+    def _zeros(self, *shape: int) -> Tensor:
+        return torch.zeros(shape, dtype=torch.float64, device=self.device)
+
+    def _priors(self) -> None:
+        known, a = self.shard.point_priors, self.a
+        some = len(known.row) > 0
+        empty = np.full(1, -1, np.int32), np.zeros((1, 3)), np.zeros((1, 3, 3))
+        row, target, information = known[:3] if some else empty
+        self.priors = {
+            "prior_rows": a.put(row), "targets": a.put(target), "information": a.put(information),
+        }  # fmt: skip
+        self.prior_loss = {
+            "PRIORS": some,
+            "PRIOR_KIND": known.kind,
+            "PRIOR_RADIUS": bits(known.radius),
+        }
+
+    # Between the host and the GPU
+
+    def upload(self, x: Estimate) -> Estimate:
+        """x with its points on the GPU."""
+        points = self._zeros(len(x.points), 4)
+        points[:, :3] = self.a.put(x.points)
+        return x._replace(points=points)
+
+    def download(self, points: Tensor) -> Floats:
+        """The points of an estimate, (P, 3)."""
+        return np.asarray(points[:, :3].cpu().numpy())
+
+    def no_steps(self) -> Tensor:
+        """Zeros for points."""
+        return self._zeros(self.a.all_P, 4)
+
+    def put(self, array: Any) -> Tensor:
+        """An array of frames, or of the coarse space."""
+        return array if isinstance(array, torch.Tensor) else self.a.put(array)
+
+    def host(self, array: Tensor) -> Floats:
+        """The reverse."""
+        return np.asarray(array.cpu().numpy())
+
+    def zeros(self, shape: int | tuple[int, ...]) -> Tensor:
+        return torch.zeros(shape, dtype=torch.float64, device=self.device)
+
+    def unique(self, keys: Any) -> tuple[Any, Any]:
+        """The keys there are, ascending, and which of them each is."""
+        found, at = torch.unique(self.a.put(keys), return_inverse=True)
+        return self.host(found), self.host(at)
+
+    def dots(self, a: Tensor, b: Tensor) -> Tensor:
+        """Σ a b over the frames of each device here, (S,)."""
+        return self.frames_of.sum((a * b).sum(dim=1, keepdim=True))[:, 0]
+
+    def beside(self, *columns: Tensor) -> Tensor:
+        """Columns, (S,) or (S, ·), side by side."""
+        return torch.column_stack(columns)
+
+    def with_ghosts(self, own: Tensor) -> Tensor:
+        """Rows of own frames, with room for those of ghosts behind them."""
+        out = self.zeros((len(self.shard.x.frames), *own.shape[1:]))
+        out[: len(own)] = own
+        return out
+
+    def _put(self, array: Any) -> Tensor:
+        """On the GPU; what is handed over again and again is sent once."""
+        key = id(array)
+        if key not in self.here:
+            if len(self.here) > 16:
+                self.here.pop(next(iter(self.here)))
+            self.here[key] = array, self.a.put(array)
+        return self.here[key][1]
+
+    def _seen(self, x: Estimate) -> dict[str, Tensor]:
+        return {
+            "frames": self._put(x.frames), "sensors": self._put(x.sensors),
+            "cameras": self._put(x.params),  # Triton 3.6 has no room for an argument "params"
+            "points": x.points,
+        }  # fmt: skip
+
+    @property
+    def _slices(self) -> dict[str, Tensor]:
+        a = self.a
+        return {
+            "records": a.slot_records,
+            "ends": a.slot_ends,
+            "heads": a.heads,
+            "members": a.members,
+        }
+
+    def _by_slice(self, kernel: Any, **arguments: Any) -> None:
+        lanes = self.a.lanes.points
+        kernel[(len(self.a.heads),)](**arguments, L=lanes, num_warps=max(1, lanes // 32))
+
+    # The objective and its derivatives
+
+    def objective(self, x: Estimate) -> Floats:
+        """F, Σ ω²|r|², and points that a camera does not see, of each device, (S, 3)."""
+        self._by_slice(
+            self.kernels.objective, **self._slices, **self._seen(x), **self.priors,
+            partial=self.partial, **self.prior_loss, **self.loss,
+        )  # fmt: skip
+        return self._sums()
+
+    def visible(self, x: Estimate) -> Bools:
+        """Whether cameras see the points of their observations, ghosts' included."""
+        a = self.a
+        seen = torch.ones(len(a.point), dtype=torch.int8, device=self.device)
+        self.kernels.visible[(-(-len(seen) // 128),)](
+            records=a.records, ends=a.ends, point=a.point, **self._seen(x), seen=seen, K=len(seen),
+            L=128,
+        )  # fmt: skip
+        return np.asarray(seen.cpu().numpy() > 0)
+
+    def take_weights(self) -> None:
+        """The shard's weights have changed."""
+        self.a.weigh(self.shard.obs.weight)
+
+    def _sums(self) -> Floats:
+        return np.asarray(self.a.by_device.sum(self.partial)[:, :3].cpu().numpy())
+
+    def linearize(self, x: Estimate) -> None:
+        """Derivatives of all observations; U, V and gradients."""
+        a, B, G = self.a, self.B, self.G
+        seen = self._seen(x)
+        self._by_slice(
+            self.kernels.linearize_points, **self._slices, **seen, **self.priors, fixed=self.fixed,
+            J=self.J, size=a.size, V=self.V, g=self.g_l, bound=self.point_bound, **self.prior_loss,
+            **self.loss,
+        )  # fmt: skip
+        self.kernels.linearize_images[(a.I,)](
+            records=a.row_records, point=a.row_point, begins=a.image_begins, images=a.images,
+            **seen, J=self.J_rows, normal=self.normal, away=self.away, **self.loss,
+            L=64 if self.W < 32 else 32,
+        )  # fmt: skip
+        whole, away = self.normal.view(a.I, -1), self.away
+        if a.I != a.F:
+            whole, away = add_rows(whole, a.images_of), add_rows(away, a.images_of)
+        whole = whole.view(-1, self.W, self.W)
+        self.tensors = {
+            "U": whole[:, :B, :B].contiguous(), "g": whole[:, :B, B + G].contiguous(),
+            "X": self.normal[:, :B, B : B + G].contiguous(),
+            "T": self.normal[:, B : B + G, B : B + G].contiguous(),
+            "g_s": self.normal[:, B : B + G, B + G].contiguous(),
+        }  # fmt: skip
+        mean = away[:, 0] / torch.clamp(a.seen, min=1.0)
+        bound = torch.where(a.seen > 0, STEP_BOUND * mean, np.inf)
+        self.frame_bound = np.asarray(bound.cpu().numpy())
+        self.copies = {}
+
+    def __getattr__(self, name: str) -> Floats:
+        """U, g, X, T, g_s and D, for those who work on the host."""
+        if name not in ("U", "g", "X", "T", "g_s", "D"):
+            raise AttributeError(name)
+        if name not in self.copies:
+            self.copies[name] = self.tensors[name].cpu().numpy()
+        return self.copies[name]
+
+    def hold(self) -> None:
+        """Take what is fixed out of U and the gradient, to which others may have added."""
+        for name, array in self.copies.items():
+            self.tensors[name] = self.a.put(array)
+        if len(self.shard.fixed_frames):
+            t, free = self.tensors, self.free
+            t["U"] *= free[:, :, None] * free[:, None, :]
+            t["g"] *= free
+            t["X"] *= free[self.a.image_frame][:, :, None]
+        self.copies = {}
+
+    def model_of_frames(self, step: Floats, of_images: Floats) -> Floats:
+        """gᵀv + ½ vᵀHv of each device, (S,), for steps v of its frames, and of what its images
+        share."""
+        a, t, v = self.a, self.tensors, self.put(step)
+        each = v * (t["g"] + 0.5 * torch.einsum("iab,ib->ia", t["U"], v))
+        if self.G:
+            s = self.put(of_images)[: a.I]
+            crossed = torch.einsum("mab,mb->ma", t["X"], s)
+            if a.I != a.F:
+                crossed = add_rows(crossed, a.images_of)
+            each = each + v * crossed
+            of_image = s * (t["g_s"] + 0.5 * torch.einsum("mab,mb->ma", t["T"], s))
+            alone = of_image.sum(dim=1, keepdim=True)
+            each = each.sum(dim=1, keepdim=True)
+            each += alone if a.I == a.F else add_rows(alone, a.images_of)
+        return self.host(self.frames_of.sum(each.sum(dim=1, keepdim=True)))[:, 0]
+
+    def largest_gradient(self) -> float:
+        """Of own frames and points."""
+        points = self.g_l[: self.a.P].abs().max() if self.a.P else 0.0
+        return max(float(self.tensors["g"].abs().max()), float(points))
+
+    # One damped system
+
+    def damp(self, mu: float) -> tuple[Tensor, Tensor]:
+        """D = U', and V'⁻¹ and z = V'⁻¹ g of own points, to be sent to whoever sees them."""
+        D = self.tensors["U"].clone()
+        diagonal = D.diagonal(dim1=1, dim2=2)
+        diagonal += mu * torch.clamp(diagonal, min=DIAGONAL_FLOOR)
+        self.tensors["D"] = D
+        self.copies.pop("D", None)
+        self.mu.fill_(mu)
+        products.damp_points[(-(-self.a.P // 128),)](
+            self.V, self.g_l, self.fixed, self.mu, self.V_inv, self.z, self.a.P, L=128
+        )
+        return self.V_inv, self.z
+
+    def right_hand_side(self) -> Tensor:
+        """−g + W z of frames."""
+        return self._push(self.z, None, None)
+
+    def _push(self, h: Tensor, v: Tensor | None, v_s: Tensor | None) -> Tensor:
+        a, t = self.a, self.tensors
+        out = torch.empty((a.F, self.B), dtype=torch.float64, device=self.device)
+        none = t["g"]
+        products.push[(a.F,)](
+            self.J_rows, a.frame_begins, a.row_point, h, t["D"], none if v is None else v, t["X"],
+            none if v_s is None else v_s, a.images_of, none, self.free, out,
+            PRODUCT=v is not None, B=self.B, G=self.G, WG=tile_width(max(self.G, 1)),
+            W=tile_width(self.B), L=64,
+        )  # fmt: skip
+        return out
+
+    # Diagonal blocks of S, cluster by cluster
+
+    def plan(self, cluster: Int32) -> None:
+        """The clusters of own frames, counted from 0 here."""
+        self.factors = Factors(self.a, self.shard, cluster)
+
+    def factor(self) -> bool:
+        """Form and factor them; False if one is not positive definite."""
+        return self.factors.factor(self.J_rows, self.V_inv, self.tensors["D"], self.free)
+
+    def precondition(self, r: Tensor) -> Tensor:
+        """S_cc⁻¹ r of each cluster c, (F, B), or of several columns, (F, B, w)."""
+        return self.factors.solve(r)
+
+    # Products with S
+
+    def pull(self, v: Tensor, v_s: Tensor) -> Tensor:
+        """h = V'⁻¹ Wᵀ v of own points; v has its ghosts."""
+        a, h = self.a, self.no_steps()
+        self._by_slice(
+            products.pull, J=self.J, size=a.size, ends=a.slot_ends, heads=a.heads,
+            members=a.members, v=v, v_s=v_s, V_inv=self.V_inv, h=h, B=self.B, G=self.G,
+        )  # fmt: skip
+        return h
+
+    def push(self, v: Tensor, v_s: Tensor, h: Tensor) -> Tensor:
+        """S v = D v + X v_s − W h of own frames; h has its ghosts."""
+        return self._push(h, v, v_s)
+
+    # The coarse space
+
+    def _lists(self, coarse: CoarseBlocks) -> CoarseLists:
+        if self.lists is None or self.lists.blocks is not coarse:
+            self.lists = CoarseLists(self.a, self.shard.kind, coarse)
+        return self.lists
+
+    def coarse_rows(self, coarse: CoarseBlocks, Z: Tensor, width: int) -> Tensor:
+        """Y of each point and block that sees it, (·, 3, width)."""
+        return self._lists(coarse).rows(self.J, Z, width)
+
+    def coarse_matrix(self, coarse: CoarseBlocks, Y: Tensor) -> Tensor:
+        """Σ_j Y_jq V'⁻¹ Y_jrᵀ of each device and pair, (S, pairs, width, width)."""
+        return self._lists(coarse).matrix(Y, self.V_inv)
+
+    def coarse_dots(self, coarse: CoarseBlocks, Y: Tensor, h: Tensor) -> Tensor:
+        """Σ_j Y_jq h_j of each device and block that it sees, (S, blocks, width)."""
+        return self._lists(coarse).dots(Y, h)
+
+    def coarse_correct(self, coarse: CoarseBlocks, Y: Tensor, c: Tensor, h: Tensor) -> None:
+        """h −= V'⁻¹ Yᵀ c of own points, c by block."""
+        self._lists(coarse).correct(Y, c, self.V_inv, h)
+
+    def shared_columns(self, coarse: CoarseBlocks, Y: Tensor) -> Tensor:
+        """The columns of S in which what is shared meets own frames, (F, B, m): S applied to one
+        shared parameter after the other, several at once."""
+        s, m, a = self.shard, self.shard.shared.count, self.a
+        index = s.images.index
+        found = []
+        group = s.images.group[: a.I]
+        for first in range(0, m, SEVERAL):
+            some = range(first, min(first + SEVERAL, m))
+            h = self._zeros(a.all_P, 3, len(some))
+            crossed = self._zeros(a.I, self.B, len(some))
+            for n, column in enumerate(some):
+                c = (index == column).astype(float)
+                one = self.no_steps()
+                # the coarse blocks are groups of images only
+                self._lists(coarse).correct(Y, self.a.put(-c), self.V_inv, one)
+                h[:, :, n] = one[:, :3]
+                crossed[:, :, n] = torch.einsum("mab,mb->ma", self.tensors["X"], a.put(c[group]))
+            pushed = self._push_columns(a.row_point, h)
+            if a.I != a.F:
+                crossed = add_rows(crossed.view(a.I, -1), a.images_of).view(pushed.shape)
+            found.append((crossed - pushed) * self.free[:, :, None])
+        return torch.cat(found, dim=2)
+
+    def _push_columns(self, number: Tensor, q: Tensor) -> Tensor:
+        """Σ W q of frames, (F, B, w), q (·, 3, w); `number` is each observation's row of q."""
+        a, w = self.a, q.shape[2]
+        out = torch.empty((a.F, self.B, w), dtype=torch.float64, device=self.device)
+        coarse_kernels.push_columns[(a.F,)](
+            self.J_rows, a.frame_begins, number, q, w, out, B=self.B, WB=tile_width(self.B),
+            W=tile_width(w), L=16, num_warps=2,
+        )  # fmt: skip
+        return out
+
+    # Local eigenmodes
+
+    def gap_matrices(self, runs: Int32) -> Tensor:
+        """V_c⁻¹ − V'⁻¹ of each run of observations of a point by one cluster, (runs, 8)."""
+        obs, a = self.shard.obs, self.a
+        begin = self._put(runs).long()
+        counts = a.put(obs.run_end).long()[begin] - begin
+        of = torch.repeat_interleave(counts)
+        ends = torch.cumsum(counts, 0)
+        at = begin[of] + torch.arange(len(of), device=self.device) - (ends - counts)[of]
+        self.run_begins = torch.cat([ends[:1] * 0, ends])
+        self.run_rows = a.row[at]
+        K = self._zeros(len(begin), 8)
+        if len(begin):
+            coarse_kernels.gap_runs[(-(-len(begin) // 32),)](
+                self.J_rows, self.run_begins, self.run_rows, a.point[begin], self.V_inv, K,
+                len(begin), B=self.B, L=32, num_warps=1,
+            )  # fmt: skip
+        return K
+
+    def gap(self, runs: Int32, run_at: Int32, K: Tensor, X: Tensor) -> Tensor:
+        """Σ W_c K W_cᵀ X: what S_cc has more than it would, were clusters alone; X is (F, B, w)."""
+        a, w = self.a, X.shape[2]
+        q = self._zeros(max(len(runs), 1), 3, w)
+        if len(runs):
+            coarse_kernels.gap_pull[(len(runs),)](
+                self.J_rows, self.run_begins, self.run_rows, a.row_frame, K, X, q, w,
+                B=self.B, W=tile_width(w), num_warps=1,
+            )  # fmt: skip
+        order = (a.row >= 0).nonzero()[:, 0]
+        number = torch.empty_like(a.row_point)
+        number[a.row[order]] = self._put(run_at)[order]
+        return self._push_columns(number, q) * self.free[:, :, None]
+
+    # The step
+
+    def back_substitute(self, step: Tensor, step_s: Tensor) -> tuple[Tensor, Floats]:
+        """Steps of own points, and what the model says they lower, (S,); `step` has its ghosts."""
+        a, out = self.a, self.no_steps()
+        self._by_slice(
+            products.back_substitute, J=self.J, size=a.size, ends=a.slot_ends, heads=a.heads,
+            members=a.members, v=step, v_s=step_s, V=self.V, V_inv=self.V_inv,
+            g=self.g_l, bound=self.point_bound, step=out, partial=self.decrease, B=self.B, G=self.G,
+        )  # fmt: skip
+        return out, np.asarray(a.by_device.sum(self.decrease)[:, 0].cpu().numpy())
+
+    def settle_points(self, x: Estimate, old: Tensor, steps: int) -> Floats:
+        """Let each of x's own points make steps of its own; F and the rest as in `objective`."""
+        self._by_slice(
+            self.kernels.settle_points, **self._slices, **self._seen(x), old=old, **self.priors,
+            fixed=self.fixed, partial=self.partial, enough=self.enough, STEPS=steps,
+            **self.prior_loss, **self.loss,
+        )  # fmt: skip
+        return self._sums()
