@@ -37,10 +37,10 @@ lock: $(STAMP)  ## Take the newest versions of everything into requirements-dev.
 	@$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade \
 	    --quiet --no-annotate --custom-compile-command 'make lock' --output-file $(LOCK)
 
-demo: $(STAMP)  ## Make a synthetic city, solve it with 8 devices, leave the results in demo/
+demo: $(STAMP)  ## Make a synthetic city, solve it with DABA on 8 devices, leave the results in demo/
 	@mkdir -p demo
 	$(BIN)/daba synth demo/start.txt --scene city --cameras 100 --points 10000
-	$(BIN)/daba solve demo/start.txt --devices $(DEVICES) --iterations 100 \
+	$(BIN)/daba solve demo/start.txt --method daba --devices $(DEVICES) --iterations 100 \
 	    --output demo/solution.txt --output demo/solution.ply \
 	    --history demo/history.json --plot demo/convergence.png --report demo/report.html
 
@@ -87,22 +87,8 @@ format: $(TOOLS)  ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-define PICTURE
-import daba, daba.plot
-from PIL import Image
-options = daba.SceneOptions(cameras=160, points=9000, rotation_error=0.5, center_error=0.15,
-                            point_error=0.04, drift=0.009, seed=4)
-start = daba.generate(options).start
-partition = daba.make_partition(start, 8)
-result = daba.solve(start, partition=partition, refine="sweep", iterations=300)
-print(result.summary())
-daba.plot.scene(start, result.problem, "docs/images/scene.png", partition)
-Image.open("docs/images/scene.png").convert("RGB").quantize(64).save("docs/images/scene.png", optimize=True)
-endef
-export PICTURE
-
 picture: $(STAMP)  ## Make docs/images/scene.png, the picture of the README, again
-	$(BIN)/python -c "$$PICTURE"
+	$(BIN)/python benchmarks/picture.py docs/images/scene.png
 
 # Ceres takes part if it can be built; ARGS="--full" makes the paper's 1000 iterations
 REAL    := $(wildcard ../shared/data/*.txt.bz2)

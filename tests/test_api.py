@@ -25,15 +25,15 @@ def problem() -> Problem:
 def test_the_front_page(problem: Problem, tmp_path: Path) -> None:
     daba.save(problem, tmp_path / "problem.txt")
     loaded = daba.load(tmp_path / "problem.txt")
-    result = daba.solve(loaded, devices=3, loss=daba.Huber(32.0), iterations=20)
-    assert "(daba), huber loss beyond 32 px, 3 devices" in result.summary()
+    result = daba.solve(loaded, method="daba", devices=3, loss=daba.Huber(32.0), iterations=20)
+    assert "(daba) on rays, huber loss beyond 32 px, 3 devices" in result.summary()
     daba.save(result.problem, tmp_path / "solution.txt")
     assert daba.pixel_error(result.problem).rms < 1 < daba.pixel_error(loaded).rms
 
 
 @pytest.mark.usefixtures("compiled")
 def test_result(problem: Problem) -> None:
-    result = daba.solve(problem, devices=2, iterations=6)
+    result = daba.solve(problem, method="daba", devices=2, iterations=6)
     assert [row.iteration for row in result.history] == list(range(7))
     assert result.reason == "reached the limit of 6 iterations"
     assert not result.converged
@@ -53,7 +53,7 @@ def test_result(problem: Problem) -> None:
 @pytest.mark.usefixtures("compiled")
 def test_the_given_problem_is_left_alone(problem: Problem) -> None:
     before = problem.cameras.copy(), problem.points.copy()
-    result = daba.solve(problem, devices=2, iterations=3)
+    result = daba.solve(problem, method="daba", devices=2, iterations=3)
     np.testing.assert_array_equal(problem.cameras, before[0])
     np.testing.assert_array_equal(problem.points, before[1])
     assert result.problem.u is problem.u  # observations are shared, not copied
@@ -75,7 +75,7 @@ def test_callback_sees_every_iteration_and_can_stop(problem: Problem) -> None:
         seen.append(row)
         return row.iteration == 4
 
-    result = daba.solve(problem, devices=2, callback=stop_at_four)
+    result = daba.solve(problem, method="daba", devices=2, callback=stop_at_four)
     assert seen == result.history
     assert len(seen) == 5
     assert result.reason == "the callback asked to stop"
@@ -88,7 +88,7 @@ def test_an_interrupt_returns_what_was_reached(problem: Problem) -> None:
         if row.iteration == 2:
             raise KeyboardInterrupt
 
-    result = daba.solve(problem, devices=2, callback=interrupt)
+    result = daba.solve(problem, method="daba", devices=2, callback=interrupt)
     assert result.reason == "interrupted"
     assert result.history[-1].iteration == 2
 
@@ -96,7 +96,7 @@ def test_an_interrupt_returns_what_was_reached(problem: Problem) -> None:
 @pytest.mark.usefixtures("compiled")
 def test_limits(problem: Problem) -> None:
     assert daba.solve(problem, iterations=0).history[-1].iteration == 0
-    timed = daba.solve(problem, devices=2, max_seconds=1e-9)
+    timed = daba.solve(problem, method="daba", devices=2, max_seconds=1e-9)
     assert timed.reason.startswith("reached the time limit of 1e-09 s")
     done = daba.solve(problem)
     assert done.converged
@@ -105,9 +105,9 @@ def test_limits(problem: Problem) -> None:
 
 @pytest.mark.usefixtures("compiled")
 def test_options_can_be_given_in_both_ways(problem: Problem) -> None:
-    options = daba.Options(devices=2, iterations=2, refine="none")
+    options = daba.Options(method="daba", devices=2, iterations=2, refine="none")
     a = daba.solve(problem, options)
-    b = daba.solve(problem, devices=2, iterations=2, refine="none")
+    b = daba.solve(problem, method="daba", devices=2, iterations=2, refine="none")
     assert a.options == b.options
     np.testing.assert_array_equal(a.problem.cameras, b.problem.cameras)
     assert daba.solve(problem, options, iterations=1).history[-1].iteration == 1
@@ -125,8 +125,8 @@ def test_a_partition_of_ones_own(problem: Problem) -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"devises": 2}, "unknown option 'devises'; the options are method, devices"),
-        ({"method": "magic"}, "method must be one of daba, duba, lm, admm, dr, not 'magic'"),
+        ({"devises": 2}, "unknown option 'devises'; the options are method, error"),
+        ({"method": "magic"}, "method must be one of auto, lm, daba, duba, admm, dr, not 'magic'"),
         ({"refine": "all"}, "refine must be one of none, points, sweep"),
         ({"linear_solver": "qr"}, "linear_solver must be one of auto, pcg, direct"),
         ({"devices": 0}, "devices must be at least 1, not 0"),

@@ -41,6 +41,8 @@ _HOME = {
 }  # fmt: skip
 _RENAMED = {"Asked": "ConstraintOptions"}
 """What version 0.1 called some of them."""
+_DOORS = ("colmap", "plot")
+"""Modules that users reach through the package."""
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = sorted(_MODULE)
@@ -87,4 +89,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_MODULE[name]), name)
         globals()[name] = value
         return value
+    if name in _DOORS:
+        from importlib import import_module
+
+        return import_module(f"daba.{name}")
     raise AttributeError(f"module 'daba' has no attribute '{name}'")

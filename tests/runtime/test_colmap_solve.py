@@ -14,10 +14,10 @@ from odd_problems import mirrored
 from places import DATA
 
 import daba
-from daba.io.colmap import Solution
-from daba.io.colmap.optics import NATIVE
-from daba.io.store import store
+from daba.core import camera_models
+from daba.io.store import writing
 from daba.io.store.store import Store
+from daba.problem.intrinsics import mean_reprojection_error
 from daba.problem.problem import Problem
 from daba.tools.cli import main
 
@@ -31,8 +31,7 @@ def adjusted_by_colmap(folder: Path, intrinsics: bool = True) -> float:
     r = read(folder)
     options = pycolmap.BundleAdjustmentOptions()
     options.print_summary = False
-    native = all(camera.model.name in NATIVE for camera in r.cameras.values())
-    options.refine_focal_length = options.refine_extra_params = native and intrinsics
+    options.refine_focal_length = options.refine_extra_params = intrinsics
     pycolmap.bundle_adjustment(r, options)
     return mean_error(r)
 
@@ -41,15 +40,16 @@ def start(model: str, folder: Path, **options: Any) -> Path:
     return written(perturbed(synthetic(model, noise=1.0, **options)), folder)
 
 
-@pytest.mark.parametrize(
-    "model", ["SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "OPENCV_FISHEYE"]
-)
-def test_as_good_as_colmap(model: str, tmp_path: Path) -> None:
-    folder = start(model, tmp_path / "start")
-    result = daba.solve(daba.load(folder), method="lm")
+@pytest.mark.parametrize("cameras", [1, 8])
+@pytest.mark.parametrize("model", sorted(set(camera_models.MODELS) - {"EQUIRECTANGULAR"}))
+def test_as_good_as_colmap(model: str, cameras: int, tmp_path: Path) -> None:
+    """One camera for all images, and one for each."""
+    folder = start(model, tmp_path / "start", cameras=cameras, images=8 // cameras)
+    result = daba.solve(daba.load(folder))
+    assert result.options.error == "pixel"
     daba.save(result.problem, tmp_path / "out")
     error = read(tmp_path / "out").compute_mean_reprojection_error()
-    assert error == pytest.approx(adjusted_by_colmap(folder), rel=0.01)
+    assert error <= 1.001 * adjusted_by_colmap(folder)
     assert error < 0.5 * mean_error(read(folder))
     assert result.colmap_errors is not None
     assert result.colmap_errors["mean_px"] == pytest.approx(error, rel=1e-9)
@@ -61,18 +61,18 @@ def test_fixed_intrinsics(tmp_path: Path) -> None:
     daba.save(result.problem, tmp_path / "out")
     assert (tmp_path / "out" / "cameras.bin").read_bytes() == (folder / "cameras.bin").read_bytes()
     aim = adjusted_by_colmap(folder, intrinsics=False)
-    assert mean_error(read(tmp_path / "out")) == pytest.approx(aim, rel=0.01)
+    assert mean_error(read(tmp_path / "out")) == pytest.approx(aim, rel=1e-3)
 
 
 def test_devices_share_cameras(tmp_path: Path) -> None:
     """Images of one camera on different devices still have one camera."""
     folder = start("SIMPLE_RADIAL", tmp_path / "start", cameras=1, images=10)
     problem = daba.load(folder)
-    result = daba.solve(problem, devices=3, iterations=150)
-    assert np.ptp(result.problem.intrinsics, axis=0).max() == 0
-    assert np.abs(result.problem.intrinsics - problem.intrinsics).max() > 1e-4
+    result = daba.solve(problem, devices=3)
+    [before], [after] = (p.camera_params.values() for p in (problem, result.problem))
+    assert np.abs(after - before).max() > 1e-4
     daba.save(result.problem, tmp_path / "out")
-    assert mean_error(read(tmp_path / "out")) == pytest.approx(adjusted_by_colmap(folder), rel=0.02)
+    assert mean_error(read(tmp_path / "out")) <= 1.001 * adjusted_by_colmap(folder)
 
 
 def test_no_iterations_no_change(tmp_path: Path) -> None:
@@ -106,12 +106,10 @@ def test_points_behind_are_corrected(tmp_path: Path) -> None:
     folder = written(r, tmp_path / "start")
     assert mean_error(r) > 1e100
     problem = daba.load(folder)
-    left = daba.solve(problem, method="lm", points_in_front=False)
-    assert daba.pixel_error(left.problem).behind > 0
     result = daba.solve(problem, method="lm")
     assert result.corrected >= 5
     assert daba.pixel_error(result.problem).behind == 0
-    assert Solution(result.problem).mean_error < 1.05 * aim
+    assert mean_reprojection_error(result.problem) < 1.05 * aim
     assert "points behind images" in result.summary()
 
 
@@ -119,8 +117,8 @@ def test_points_behind_are_corrected(tmp_path: Path) -> None:
 def test_a_store_of_a_model_gives_what_the_model_does(method: str, tmp_path: Path) -> None:
     problem = daba.load(written(synthetic("SIMPLE_RADIAL", noise=0.5), tmp_path / "start"))
     problem = mirrored(problem, range(0, 40, 9))
-    store.save(problem, tmp_path / "start.daba", 2)
-    options = daba.Options(method=method, devices=2, iterations=20)  # type: ignore[arg-type]
+    writing.save(problem, tmp_path / "start.daba", 2)
+    options = daba.Options(method=method, devices=2, iterations=20, error="ray")  # type: ignore[arg-type]
     left = daba.solve(problem, options)
     right = daba.solve(Store(tmp_path / "start.daba"), options)
     assert left.corrected == right.corrected > 0
@@ -129,6 +127,22 @@ def test_a_store_of_a_model_gives_what_the_model_does(method: str, tmp_path: Pat
     assert found is not None
     assert found.points.tobytes() == left.problem.points.tobytes()
     assert daba.pixel_error(found).behind == 0
+
+
+def test_a_store_is_adjusted_in_pixels_as_its_model_is(tmp_path: Path) -> None:
+    start = perturbed(synthetic("SIMPLE_RADIAL", noise=0.5))
+    problem = daba.load(written(start, tmp_path / "start"))
+    writing.save(problem, tmp_path / "start.daba", 2)
+    left = daba.solve(problem, devices=2)
+    right = daba.solve(Store(tmp_path / "start.daba"))
+    assert right.options.error == left.options.error == "pixel"
+    assert left.objective == right.objective
+    assert left.hidden == right.hidden
+    found = daba.gather(right)
+    assert found is not None
+    assert found.points.tobytes() == left.problem.points.tobytes()
+    assert found.optics.params.tobytes() == left.problem.optics.params.tobytes()
+    assert np.isfinite(daba.pixel_error(left.problem).rms)
 
 
 def test_rays_that_never_meet() -> None:

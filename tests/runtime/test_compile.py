@@ -27,7 +27,7 @@ def test_nothing_is_left_to_compile(compiled: None, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(compiler, "run_in_workers", no_worker)
     methods: list[dict[str, Any]] = [
-        {"method": "lm"}, {"devices": 2}, {"devices": 2, "refine": "none"},
+        {"method": "daba", "devices": 2}, {"method": "daba", "devices": 2, "refine": "none"},
     ]  # fmt: skip
     for linear in ("direct", "pcg"):
         for options in methods:
@@ -39,17 +39,17 @@ def test_nothing_is_left_to_compile(compiled: None, monkeypatch: pytest.MonkeyPa
 
 
 def names(constrained: bool = False, **options: Any) -> set[str]:
-    jobs = jobs_for(Options(**options), constrained)
+    jobs = jobs_for(Options(**{"method": "daba", **options}), constrained)
     assert len(set(jobs)) == len(jobs)
     return {job.arguments[0][1] for job in jobs}
 
 
 def test_only_what_a_solve_needs_is_compiled() -> None:
-    lm = names(method="lm", linear_solver="pcg")
-    assert {"objective", "solve"} <= lm
-    assert lm.isdisjoint({"factor", "evaluate", "extrapolate_points", "refine_points"})
+    duba = names(method="duba", devices=2, refine="none", linear_solver="pcg")
+    assert {"objective", "solve"} <= duba
+    assert duba.isdisjoint({"factor", "extrapolate_points", "refine_points"})
     paper = names(devices=2, refine="none", linear_solver="direct")
-    assert lm - paper == {"solve", "schur_diagonal", "factor_blocks"}
+    assert duba - paper == {"solve", "schur_diagonal", "factor_blocks"}
     assert {"factor", "evaluate", "extrapolate_points"} <= paper
     assert paper.isdisjoint({"refine_points", "refine_cameras", "reset_momentum"})
     assert names(devices=2, refine="sweep", linear_solver="direct") - paper == {

@@ -129,7 +129,7 @@ def test_a_climb_is_told_once_and_the_solve_goes_on(
 ) -> None:
     """The first run returns its start, the one without outliers begins there."""
     monkeypatch.setattr(Loop, "advance", climb)
-    result = daba.solve(problem, iterations=3, filter=5.0)
+    result = daba.solve(problem, method="daba", devices=2, iterations=3, filter=5.0)
     assert [entry.iteration for entry in result.history[:5]] == [0, 1, 2, 3, 3]
     assert result.history[4].objective == result.history[0].objective
 

@@ -37,7 +37,7 @@ def test_levenberg_marquardt_reaches_the_optimum(name: str, real: Real) -> None:
 
 @pytest.mark.parametrize("name", SWEPT)
 def test_eight_devices_reach_it_in_a_hundred_iterations(name: str, real: Real) -> None:
-    result = daba.solve(real(name), devices=8, refine="sweep", iterations=100)
+    result = daba.solve(real(name), method="daba", devices=8, refine="sweep", iterations=100)
     assert result.mean_objective <= SWEPT[name]
 
 
@@ -51,6 +51,7 @@ def test_lemma_1_holds_on_ladybug(
 ) -> None:
     problem = real("ladybug-49")
     options = Options(
+        method="daba",
         devices=8,
         refine=refine,  # type: ignore[arg-type]
         split=split,

@@ -24,7 +24,7 @@ def start() -> Problem:
 
 def test_first_and_last_are_start_and_solution(start: Problem, tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "film", info=start.info)
-    result = daba.solve(start, devices=3, iterations=24, recorder=recorder)
+    result = daba.solve(start, method="daba", devices=3, iterations=24, recorder=recorder)
     assert is_recording(tmp_path / "film")
     still, shots = read_recording(tmp_path / "film")
     assert [shot.iteration for shot in shots] == [*range(21), 22, 24]
@@ -64,7 +64,7 @@ def test_of_many_a_part_is_taken(
 def test_a_solve_that_goes_on_is_one_film(start: Problem, tmp_path: Path) -> None:
     """Another partition, and iterations and seconds that are counted on."""
     recorder = Recorder(tmp_path / "film")
-    first = daba.solve(start, devices=3, iterations=4, recorder=recorder)
+    first = daba.solve(start, method="daba", devices=3, iterations=4, recorder=recorder)
     last = daba.solve(first.problem, devices=2, iterations=3, recorder=recorder)
     still, shots = read_recording(tmp_path / "film")
     assert [shot.iteration for shot in shots] == list(range(8))

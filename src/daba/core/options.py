@@ -22,16 +22,34 @@ ROUNDS: dict[str, tuple[Literal["cameras", "points"], ...]] = {
 class Options:
     """Options of `daba.solve`. The defaults are those the published numbers were made with."""
 
-    method: Literal["daba", "duba", "lm", "admm", "dr"] = "daba"
-    """daba: decentralized and accelerated; duba: the same without acceleration and restart;
-    lm: Levenberg–Marquardt on one device; admm and dr: the consensus methods of Zhang et al. (on
-    cameras) and Eriksson et al. (on points). With one device all of them are lm."""
+    method: Literal["auto", "lm", "daba", "duba", "admm", "dr"] = "auto"
+    """lm: Levenberg–Marquardt, on one device or many, to the solution of one machine; daba:
+    decentralized and accelerated, with neighbours only and no sums over all; duba: the same without
+    acceleration and restart; admm and dr: the consensus methods of Zhang et al. (on cameras) and
+    Eriksson et al. (on points). With one device all of them are lm. auto is lm, or daba for several
+    devices on a GPU."""
+    error: Literal["auto", "pixel", "ray"] = "auto"
+    """What is minimised: pixel, the reprojection error of the file's own camera models; ray, the
+    paper's error between observed rays and points. auto is pixel for COLMAP models, and ray for
+    others. daba, duba, admm and dr know rays only: asked for pixels, they hold intrinsics, and lm
+    finishes in pixels."""
+    refine_focal_length: bool = True
+    """In pixels: whether focal lengths change, as COLMAP's option of that name."""
+    refine_extra_params: bool = True
+    """In pixels: whether distortion changes."""
+    refine_principal_point: bool = False
+    """In pixels: whether principal points change."""
+    refine_sensor_from_rig: bool = True
+    """In pixels: whether sensors move in their rigs."""
     devices: int = 1
     """Number of devices S that share the problem."""
     iterations: int | None = None
     """Most iterations to make; by default 1000, or 100 for lm."""
     loss: Loss = field(default_factory=Trivial)
     """Robust loss, for example `daba.Huber(32.0)`."""
+    finish: Literal["none", "lm"] = "none"
+    """What follows daba and duba once they lower F by little: lm goes on from there, on the same
+    devices."""
     refine: Literal["none", "points", "sweep"] = "sweep"
     """How the boundary between devices is treated after each step: none is the paper's method;
     points moves each shared point to lower the true objective; sweep moves points, cameras and
@@ -121,7 +139,9 @@ class Options:
                 raise DabaError(text)
 
         for name, values in (
-            ("method", ("daba", "duba", "lm", "admm", "dr")),
+            ("method", ("auto", "lm", "daba", "duba", "admm", "dr")),
+            ("error", ("auto", "pixel", "ray")),
+            ("finish", ("none", "lm")),
             ("refine", ("none", "points", "sweep")),
             ("linear_solver", ("auto", "pcg", "direct")),
             ("backend", ("cpu", "gpu", "auto")),
@@ -165,7 +185,18 @@ class Options:
 
     @property
     def centralized(self) -> bool:
-        return self.method == "lm" or self.devices == 1
+        """Whether all devices make one step of Levenberg–Marquardt together."""
+        return self.method in ("auto", "lm") or self.devices == 1
+
+    @property
+    def minimised(self) -> Literal["ray", "pixel"]:
+        """The error, once a problem has said it."""
+        return "pixel" if self.error == "pixel" else "ray"
+
+    @property
+    def algorithm(self) -> str:
+        """The method, where none was asked for or one device leaves no choice."""
+        return "lm" if self.centralized else self.method
 
     @property
     def accelerated(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from daba.core.lm import Kind
 from daba.core.options import ROUNDS, Options
 
 if TYPE_CHECKING:
@@ -17,34 +18,74 @@ def compile_for(options: Options, constrained: bool, tell: bool = True) -> None:
     compile_jobs(jobs_for(options, constrained), tell)
 
 
+def compile_lm(kind: Kind, coarse: bool) -> None:
+    """Compile what Levenberg–Marquardt runs on a kind of problem, with a coarse space or
+    without."""
+    from daba.backends.cpu.compiler import compile_jobs
+
+    compile_jobs(lm_jobs(kind, coarse))
+
+
+def compile_symbolic() -> None:
+    """Compile what it finds out about a problem before."""
+    from daba.backends.cpu.compiler import compile_jobs
+    from daba.backends.cpu.kernels.binding import job
+    from daba.backends.cpu.lm.tiles import count_pairs, mark_pairs
+
+    compile_jobs([job(count_pairs), job(mark_pairs)], tell=False)
+
+
+def lm_jobs(kind: Kind, coarse: bool) -> list[Job]:
+    """What `backends/cpu/lm` runs, the longest first."""
+    from daba.backends.cpu.kernels.binding import job
+    from daba.backends.cpu.lm import tiles
+    from daba.backends.cpu.lm.binding import kernels
+
+    k = kernels(kind)
+    used = [k.linearize, k.settle_points, tiles.factor, k.form, k.substitute, k.back_substitute]
+    used += [k.objective, k.linearize_frames, k.push_points, k.push_frames, k.pull_points]
+    used += [k.damp_points, k.fill_tiles]
+    if kind.error == "pixel":
+        used += [k.visible]
+    if kind.columns:
+        used += [k.linearize_shared, k.shared_columns]
+    if coarse or kind.columns:
+        used += [k.coarse_rows, k.coarse_matrix, k.coarse_dots, k.coarse_correct]
+    if coarse:
+        used += [k.gap_runs, k.gap_pull, k.gap_push]
+    return [job(kernel) for kernel in used]
+
+
 def compile_kernels() -> None:
     """Compile everything that any solve may need."""
     from daba.backends.cpu.compiler import compile_jobs
 
     options = [
-        Options(devices=2, refine="sweep"),
+        Options(method="daba", devices=2, refine="sweep"),
         Options(devices=2, method="admm"),
         Options(devices=2, method="dr"),
     ]
     jobs = [job for o in options for job in jobs_for(o, constrained=True)]
+    jobs += lm_jobs(Kind("ray", own=3), coarse=True)
     compile_jobs(list(dict.fromkeys(jobs)))
 
 
 def jobs_for(options: Options, constrained: bool) -> list[Job]:
-    """What a solve will run, the longest first: that is how they are shared out best."""
+    """What Algorithm 1 and the consensus methods will run, the longest first: that is how they are
+    shared out best."""
     from daba.backends.cpu.kernels import moments, objective, refine, schur, state
     from daba.backends.cpu.kernels.binding import job
 
-    daba = options.method == "daba" and not options.centralized
+    daba = options.accelerated
     consensus = options.copies
-    rounds = () if options.centralized or consensus else ROUNDS[options.refine]
+    rounds = () if consensus else ROUNDS[options.refine]
     used = []
     if "cameras" in rounds or options.method == "dr":
         used += [refine.refine_cameras]
     used += _linear(options)
     if rounds or options.method == "admm":
         used += [refine.refine_points]
-    if not (options.centralized or consensus):
+    if not consensus:
         used += [moments.evaluate, moments.build_cameras, moments.add_to_cameras]
         used += [moments.build_points, moments.measure, moments.add_to_points]
     used += [objective.objective, schur.back_substitute, state.retract, state.choose]
@@ -78,13 +119,12 @@ def _under_constraints(options: Options) -> list[Job]:
     from daba.backends.cpu.kernels import cholesky, objective, pcg, refine, schur, sharing
     from daba.backends.cpu.kernels.binding import job
 
-    rounds = () if options.centralized else ROUNDS[options.refine]
+    rounds = ROUNDS[options.refine]
     jobs = [job(refine.refine_cameras, constrained=True)] if "cameras" in rounds else []
     jobs += [job(refine.refine_points, constrained=True)] if rounds else []
     if options.linear_solver != "pcg":
         jobs += [job(cholesky.borders), job(cholesky.fix)]
     if options.linear_solver != "direct":
         jobs += [job(pcg.solve, constrained=True), job(pcg.share_blocks)]
-    if not options.centralized:
-        jobs += [job(schur.product), job(sharing.intrinsics_systems)]
+    jobs += [job(schur.product), job(sharing.intrinsics_systems)]
     return [*jobs, job(objective.bound_cameras, constrained=True)]

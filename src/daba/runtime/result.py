@@ -44,6 +44,10 @@ class Iteration:
     """Steps that were rejected and tried again with a smaller radius, of all devices together."""
     lm_steps: int = 0
     """Accepted, of all devices together."""
+    rounds: int = 0
+    """Of exchange with neighbours, in which each tells what changes at its boundary."""
+    all_reduces: int = 0
+    """Sums over all devices, beside that of F for this entry."""
     bytes_sent: int = 0
     """Between processes, by all of them, since the entry before; as all that follows."""
     compute_seconds: float = 0.0
@@ -114,6 +118,9 @@ class Result:
     """What each device of this process has reached."""
     corrected: int = 0
     """Points that `Options.points_in_front` has brought in front of their cameras."""
+    hidden: int = 0
+    """Observations that had no weight at last, because their cameras did not see their points when
+    the solve began; they are not in the solution."""
     dropped: Dropped | None = None
     """What `Options.filter` has taken out; `history` goes on after it."""
     notes: list[str] = field(default_factory=list)
@@ -177,6 +184,13 @@ class Result:
 
         return pixel_error(self.start)
 
+    @cached_property
+    def worse(self) -> str:
+        """How the result is clearly worse than the start in pixels, in words; empty if not."""
+        from daba.runtime.judgement import verdict
+
+        return verdict(self)
+
     @property
     def constraints(self) -> list[str]:
         """The constraints in words, where a process knows the problem."""
@@ -184,7 +198,9 @@ class Result:
 
         if self.solution is None:
             return []
-        return describe(self.solution.constraints, self.images.noun)
+        solution = self.solution
+        asked = solution.asked if self.options.error == "pixel" else solution.constraints
+        return describe(asked, self.images.noun)
 
     @property
     def images(self) -> Images:
@@ -201,18 +217,21 @@ class Result:
     @cached_property
     def colmap_errors(self) -> dict[str, float] | None:
         """The mean reprojection error of a COLMAP model, as COLMAP computes it, at the start and
-        now, and how far its cameras are from the rays that were solved for."""
+        now; of a solution in rays also how far its cameras are from these."""
         if self.solution is None or "colmap" not in self.solution.info:
             return None
-        from daba.io.colmap import Solution
+        from daba.problem.intrinsics import mean_reprojection_error
 
-        now = Solution(self.solution)
-        return {
-            "start_px": Solution(self.start).mean_error,
-            "mean_px": now.mean_error,
-            "fit_rms_px": now.fit["rms_px"],
-            "fit_max_px": now.fit["max_px"],
+        errors = {
+            "start_px": mean_reprojection_error(self.start),
+            "mean_px": mean_reprojection_error(self.solution),
         }
+        if self.options.error == "pixel":
+            return errors
+        from daba.problem.rays import rays_fit
+
+        fit = rays_fit(self.solution)
+        return errors | {"fit_rms_px": fit["rms_px"], "fit_max_px": fit["max_px"]}
 
     def __repr__(self) -> str:
         return f"<Result of {self.sizes.name}: {self.reason}>"
@@ -259,7 +278,9 @@ class Result:
                 "objective": self.objective,
                 "mean_objective": self.mean_objective,
                 "linear_solver": self.linear_solver,
+                "worse": self.worse,
                 "points_brought_in_front": self.corrected,
+                "observations_hidden": self.hidden,
                 "dropped": None if self.dropped is None else self.dropped.to_dict(),
                 **pixels,
             },

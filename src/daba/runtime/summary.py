@@ -18,6 +18,7 @@ METHODS = {
     "admm": "ADMM, consensus on cameras (admm)",
     "dr": "Douglas–Rachford, consensus on points (dr)",
 }
+ERRORS = {"pixel": "pixels", "ray": "rays"}
 LINEAR_SOLVERS = {"pcg": "conjugate gradients", "direct": "sparse Cholesky"}
 
 
@@ -38,19 +39,24 @@ def rows(result: Result) -> Rows:
         ("pixel error, rms", _pixel_words(result)),
         *_colmap_rows(result),
         ("cost per observation", f"{first.mean_objective:.6g} → {last.mean_objective:.6g}"),
+        *_refined_rows(result),
         *_constraint_rows(result),
         ("iterations", f"{made} in {last.seconds:.2f} s{each}"),
     ]
     if method == "daba":
         table.append(("restarts", f"{total.restarts} of {made * result.options.devices} steps"))
     table.append(("linear solver", _linear_words(result.linear_solver, total)))
+    if method == "lm" and result.options.devices > 1:
+        words = f"{total.rounds:,} rounds of exchange, {total.all_reduces:,} sums over all devices"
+        table.append(("communication", words))
     if result.corrected:
         table.append((f"points behind {images.noun}s", f"{result.corrected:,}, brought in front"))
     if result.dropped is not None:
         table += result.dropped.rows()
     if len(result.ranks) > 1:
         table.append(("processes", _process_words(result)))
-    return [*table, ("stopped", result.reason), *(("note", note) for note in result.notes)]
+    table += [("stopped", result.reason), *(("note", note) for note in result.notes)]
+    return [*table, ("WORSE THAN THE START", result.worse)] if result.worse else table
 
 
 def _constraint_rows(result: Result) -> Rows:
@@ -78,8 +84,25 @@ def _colmap_rows(result: Result) -> Rows:
     if (errors := result.colmap_errors) is None:
         return []
     words = f"{errors['start_px']:.6g} → {errors['mean_px']:.6g} px"
-    fit = f"rms {errors['fit_rms_px']:.2g}, largest {errors['fit_max_px']:.2g} px"
-    return [("mean reprojection error", f"{words}, as COLMAP reports it"), ("intrinsics fit", fit)]
+    rows = [("mean reprojection error", f"{words}, as COLMAP reports it")]
+    if "fit_rms_px" in errors:
+        fit = f"rms {errors['fit_rms_px']:.2g}, largest {errors['fit_max_px']:.2g} px"
+        rows.append(("intrinsics fit", fit))
+    return rows
+
+
+def _refined_rows(result: Result) -> Rows:
+    """Of each camera model what was refined and what was held, in pixels."""
+    if result.options.error != "pixel" or result.solution is None:
+        return []
+    from daba.problem.optics_summary import refinements
+
+    optics = result.solution.optics
+    rows = [("refined", "; ".join(refinements(optics)))]
+    if optics.refined_sensors is not None:
+        moved, all_ = int(optics.refined_sensors.sum()), len(optics.refined_sensors) - 1
+        rows.append(("sensor from rig", f"{moved} of {all_} refined"))
+    return rows
 
 
 def _process_words(result: Result) -> str:
@@ -98,19 +121,20 @@ def _process_words(result: Result) -> str:
 
 def _method_words(result: Result, method: str) -> str:
     loss = result.options.loss
-    words = METHODS[method]
+    words = METHODS[method] + f" on {ERRORS[result.options.minimised]}"
     if loss.name != "trivial":
         words += f", {loss.name} loss beyond {loss.radius:g} px"
-    if method != "lm":
+    if result.options.devices > 1:
         share = f"{100 * result.inter_share:.1f} % of observations between them"
-        words += f", {result.options.devices} devices ({share}), refine {result.options.refine}"
-    return words
+        words += f", {result.options.devices} devices ({share})"
+    return words if method == "lm" else words + f", refine {result.options.refine}"
 
 
 def _linear_words(name: str, total: Counts) -> str:
     words = LINEAR_SOLVERS.get(name, name)
     if total.pcg_iterations:
-        words += f", {total.pcg_iterations:,} iterations"
+        each = total.pcg_iterations / max(total.lm_steps + total.lm_retries, 1)
+        words += f", {total.pcg_iterations:,} iterations ({each:.3g} a step)"
     return words + (f", {total.lm_retries:,} steps tried again" if total.lm_retries else "")
 
 

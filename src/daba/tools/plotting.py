@@ -149,7 +149,7 @@ def _words_alone(text: str) -> str:
 
 
 def _words(options: Mapping[str, Any]) -> str:
-    if options["devices"] == 1 or options["method"] == "lm":
+    if options["devices"] == 1:
         return "lm"
     return f"{options['method']}, {options['devices']} devices, refine {options['refine']}"
 

@@ -16,7 +16,7 @@ from command_line import names, small_scene, start
 
 import daba
 from daba.io import folders
-from daba.io.store import store
+from daba.io.store import writing
 from daba.io.store.store import Store
 from daba.runtime.signals import Interrupt, Terminated, unwinding
 
@@ -87,7 +87,7 @@ def test_a_store_that_is_being_replaced_keeps_its_name(
 ) -> None:
     """A signal between the two renames."""
     path = tmp_path / "a.daba"
-    store.save(small_scene(), path, 2)
+    writing.save(small_scene(), path, 2)
     real, calls = os.replace, 0
 
     def replace(*arguments: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_store_that_is_being_replaced_keeps_its_name(
 
     monkeypatch.setattr(folders.os, "replace", replace)
     with pytest.raises(KeyboardInterrupt):
-        store.save(small_scene(), path, 3)
+        writing.save(small_scene(), path, 3)
     assert Store(path).devices == 2
     assert names(tmp_path) == ["a.daba"]
 

@@ -26,7 +26,7 @@ def start() -> Problem:
 
 @pytest.fixture(scope="module")
 def result(start: Problem) -> Result:
-    return daba.solve(start, devices=4, iterations=5)
+    return daba.solve(start, method="daba", devices=4, iterations=5)
 
 
 @pytest.fixture(scope="module")
@@ -106,10 +106,10 @@ def test_it_stays_small() -> None:
 
 
 def test_of_a_store_it_is_the_same(start: Problem, shown: dict[str, Any], tmp_path: Path) -> None:
-    from daba.io.store.store import save
+    from daba.io.store.writing import save
 
     save(start, tmp_path / "a.daba", devices=4)
-    recorded = record(daba.solve(daba.Store(tmp_path / "a.daba"), iterations=5))
+    recorded = record(daba.solve(daba.Store(tmp_path / "a.daba"), method="daba", iterations=5))
     assert recorded is not None
     same_overview(recorded["overview"], shown)
 

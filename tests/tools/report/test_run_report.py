@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 
 import daba
+from daba.core.camera_models import MODELS, PARAMETERS
 from daba.problem.intrinsics import forward_model
+from daba.problem.optics import Optics
 from daba.tools.cli import main
 from daba.tools.cli.console import to_json
+from daba.tools.report.lenses import lens_changes
 from daba.tools.report.overview import record
 from daba.tools.report.runs import make_runs, read_run
 
@@ -28,7 +31,9 @@ def histories(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     start = daba.generate(daba.SceneOptions(cameras=14, points=300, seed=3)).start
     paths = []
     for devices in (1, 3):
-        result = daba.solve(start, devices=devices, iterations=6, loss=daba.Huber(4.0))
+        result = daba.solve(
+            start, method="daba", devices=devices, iterations=6, loss=daba.Huber(4.0)
+        )
         paths.append(folder / f"on-{devices}.json")
         paths[-1].write_text(to_json(record(result)))
     return paths
@@ -145,10 +150,34 @@ def test_what_was_filtered_and_how_lenses_changed(tmp_path: Path) -> None:
     assert "image id observations start, px solution, px <i>" in text
     before, after = (forward_model(p)[:, 0] for p in (start, result.problem))
     most = int(np.argmax(np.abs(after / before - 1)))
-    assert f"{most} 1 {before[most]:.6g} {after[most]:.6g} " in text
+    row = f"{most} RADIAL 1 f {before[most]:.6g} {after[most]:.6g} "
+    assert row + f"{100 * (after[most] / before[most] - 1):+.2f} %" in text
     still = replace(start, free_cameras=np.repeat([[True] * 6 + [False] * 3], 6, axis=0))
     daba.write_report([daba.solve(still, iterations=2)], tmp_path / "b.html")
     assert "Intrinsics" not in page_of(tmp_path / "b.html")[1]
+
+
+def test_lenses_of_other_models_and_cameras_that_images_share() -> None:
+    """OPENCV and SIMPLE_RADIAL, camera by camera, with COLMAP's ids; what stays is not listed."""
+    start = daba.generate(daba.SceneOptions(cameras=5, points=60, seed=3)).start
+    models = np.array([MODELS[name].id for name in ("OPENCV", "SIMPLE_RADIAL", "PINHOLE")])
+    params = np.zeros((3, PARAMETERS))
+    params[:, :4] = 500.0, 510.0, 320.0, 240.0
+    params[1, 3] = 0.01
+    camera = np.array([0, 0, 0, 1, 2], np.int32)
+    optics = Optics(camera, models.astype(np.int32), params, params > 0, start.pixels)
+    was = replace(start, given_optics=optics, info=start.info | {"camera_ids": [7, 3, 5]})
+    moved = params.copy()
+    moved[0, 6] = 1e-4  # p1
+    moved[1, [0, 3]] = 505.0, 0.02
+    now = was.changed(given_optics=replace(optics, params=moved))
+    assert lens_changes(was, now) == [
+        {"camera": 3, "model": "SIMPLE_RADIAL", "images": 1, "parameters": ["f", "k"],
+         "start": [500.0, 0.01], "solution": [505.0, 0.02]},
+        {"camera": 7, "model": "OPENCV", "images": 3, "parameters": ["p1"],
+         "start": [0.0], "solution": [1e-4]},
+    ]  # fmt: skip
+    assert lens_changes(was, was) == []
 
 
 def test_a_history_without_an_overview(histories: list[Path], tmp_path: Path) -> None:

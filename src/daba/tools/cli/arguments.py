@@ -32,16 +32,15 @@ Intrinsics = Annotated[
     Literal["auto", "paper", "standard"],
     tyro.conf.arg(
         help="How k1 and k2 of a file are read: paper, as the paper's authors do; standard, as BAL "
-        "and Bundler define them and as daba writes them; auto is paper for BAL and standard for "
-        "Bundler. Other formats have only one reading."
+        "and Bundler define them and as daba writes them; auto is paper for BAL, unless it is "
+        "adjusted in pixels, and standard for Bundler. Other formats have only one reading."
     ),
 ]
 Rigs = Annotated[
     Literal["keep", "free"],
     tyro.conf.arg(
-        help="COLMAP models with rigs of several cameras: keep refuses them, because the images of "
-        "a frame must not move relative to each other; free adjusts every image for itself, and a "
-        "model that is written has no rigs."
+        help="COLMAP models with rigs of several cameras: keep lets the images of a frame move "
+        "only together; free adjusts every image for itself, and a model that is written has none."
     ),
 ]
 Kind = Annotated[

@@ -10,6 +10,7 @@ import tyro
 
 from daba.problem.diagnostics import Diagnostics, Distribution, inspect
 from daba.problem.images import Images
+from daba.problem.optics_summary import OpticsSummary, describe
 from daba.tools.cli.arguments import Intrinsics, Json, Rigs, parse
 from daba.tools.cli.console import make_console, numbers_table, pairs_table, to_json
 
@@ -42,11 +43,12 @@ def run(argv: list[str]) -> int:
     problem = load(command.input, command.intrinsics, rigs=command.rigs)
     report = inspect(problem)
     fit = problem.info.get("intrinsics_fit")
+    taken_by = describe(problem)
     if command.json:
-        print(to_json(report.to_dict() | {"intrinsics_fit": fit}))
+        print(to_json(report.to_dict() | {"intrinsics_fit": fit, "optics": taken_by.to_dict()}))
         return 0
     console, noun = make_console(), Images.of(problem.info, problem.num_cameras).noun
-    console.print(pairs_table(_rows(report, noun, fit)))
+    console.print(pairs_table(_rows(report, noun, taken_by, fit)))
     for what, distribution in (
         ("observations per point", report.track_length),
         (f"observations per {noun}", report.camera_degree),
@@ -65,11 +67,14 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def _rows(report: Diagnostics, noun: str, fit: dict[str, float] | None) -> list[tuple[str, str]]:
+def _rows(
+    report: Diagnostics, noun: str, taken_by: OpticsSummary, fit: dict[str, float] | None
+) -> list[tuple[str, str]]:
     error = report.pixel_error
     rows = [
         ("problem", report.name),
         (f"{noun}s", f"{report.cameras:,}"),
+        ("camera models", "; ".join(taken_by.words())),
         ("points", f"{report.points:,}"),
         ("observations", f"{report.observations:,}"),
         (
@@ -78,6 +83,10 @@ def _rows(report: Diagnostics, noun: str, fit: dict[str, float] | None) -> list[
         ),
         ("cost", f"{report.objective:.8g}, {report.mean_objective:.6g} per observation"),
     ]
+    if taken_by.frames is not None:
+        rows.insert(3, ("rigs", f"{taken_by.frames:,} frames, {taken_by.sensors:,} sensors"))
+    if taken_by.colmap_error is not None:
+        rows.append(("COLMAP's mean error", f"{taken_by.colmap_error:.6g} px"))
     if report.constraints:
         rows.append(("constraints", "; ".join(report.constraints)))
     if fit is not None:

@@ -50,7 +50,7 @@ def colmap_folder(source: Path) -> str | None:
 
     if is_store(source):
         about = Store(source).info.get("colmap")
-        return None if about is None else str(about["path"])
+        return None if about is None else about.get("path")
     return str(source) if is_model(source) else None
 
 
@@ -95,11 +95,12 @@ def check_shared(command: SolveCommand, problem: Problem) -> None:
 
 
 def write_outputs(
-    command: SolveCommand, result: Result, comm: Communicator
+    command: SolveCommand, result: Result, comm: Communicator, only_about: bool = False
 ) -> tuple[list[Path], list[str]]:
     """Write every file that can be written; returns those, and what went wrong with others. All
     processes write a store; rank 0 writes the rest, and gathers the solution for that. Not even a
-    bug in writing one of them costs the others."""
+    bug in writing one of them costs the others. `only_about`: history, report and plot, not the
+    solution itself."""
     from daba.io.files import open_output
     from daba.io.folders import is_store
     from daba.runtime.gather import gather, save_store
@@ -129,8 +130,9 @@ def write_outputs(
 
         write_report([cast("dict[str, Any]", recorded)], path)
 
-    stores = [path for path in command.output if path.suffix == ".daba" or is_store(path)]
-    files = [path for path in command.output if path not in stores]
+    wanted_outputs = () if only_about else command.output
+    stores = [path for path in wanted_outputs if path.suffix == ".daba" or is_store(path)]
+    files = [path for path in wanted_outputs if path not in stores]
     for path in stores:
         attempt(path, lambda path: save_store(result, path, comm))
     whole = gather(result, comm) if files else None

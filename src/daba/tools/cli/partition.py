@@ -10,7 +10,8 @@ import tyro
 
 from daba.core.errors import DabaError
 from daba.io.constraint_options import ConstraintOptions, constrain
-from daba.io.store.store import Store, write_store
+from daba.io.store.store import Store
+from daba.io.store.writing import write_store
 from daba.partition.ordering import Layout, lay_out
 from daba.partition.partition import make_partition
 from daba.partition.statistics import PartitionStatistics, statistics

@@ -30,17 +30,28 @@ if TYPE_CHECKING:
 EXIT_CODES = {reason: 128 + number for number, reason in REASONS.items()}
 """Exit codes of solves that a signal has ended, as a shell reports them; everything is written."""
 
+WORSE = 3
+"""Exit code of a solve whose result is clearly worse than its start."""
+ADVICE = (
+    "Try --error pixel, --fix intrinsics or a robust loss such as --loss huber; daba info tells "
+    "what is weak about the model."
+)
 GROUPS = {
     "method": (
-        "method", "devices", "iterations", "loss", "loss_radius", "filter", "backend",
+        "method", "error", "devices", "iterations", "loss", "loss_radius", "filter", "backend",
         "max_seconds",
+    ),
+    "what is refined in pixels": (
+        "refine_focal_length", "refine_extra_params", "refine_principal_point",
+        "refine_sensor_from_rig",
     ),
     "constraints": ("fix", "share_intrinsics", "position_priors", "control_points"),
 }  # fmt: skip
 """Options of every day."""
 RESEARCH = {
     "more of the method": (
-        "refine", "points_in_front", "precision", "threads", "seed", "check", "report_every",
+        "finish", "refine", "points_in_front", "precision", "threads", "seed", "check",
+        "report_every",
     ),
     "priors": ("intrinsics_prior", "prior_loss", "prior_radius", "align"),
     "stopping": ("function_tolerance", "gradient_tolerance", "patience"),
@@ -120,6 +131,8 @@ class SolveCommand:
     rigs: Rigs = "keep"
     kind: Kind = "same"
     overwrite: Overwrite = False
+    force: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    """Write the solution even where it is clearly worse than the start."""
     quiet: Quiet = False
 
 
@@ -152,7 +165,10 @@ def run(argv: list[str]) -> int:
     elif first:
         from daba.io.formats import load
 
-        read = load(command.input, command.intrinsics, rigs=command.rigs)
+        intrinsics = command.intrinsics
+        if intrinsics == "auto" and options.error == "pixel":
+            intrinsics = "standard"  # the forward model, as every other solver has it
+        read = load(command.input, intrinsics, rigs=command.rigs)
         problem = constrain(read, constraints)
         check_shared(command, problem)
         if not options.centralized and options.devices > problem.num_cameras:
@@ -178,12 +194,15 @@ def run(argv: list[str]) -> int:
                 recorder=recorder,
             )
         interrupt.wait()
-        written, errors = write_outputs(command, result, comm)
+        worse = comm.broadcast(result.worse)
+        written, errors = write_outputs(command, result, comm, bool(worse) and not command.force)
     if console is not None:
         console.print()
         rows = [("written", str(path)) for path in written]
         if not command.output:
             rows.append(("not written", "the solution: -o OUT says where to"))
+        elif worse and not command.force:
+            rows.append(("not written", "the solution, which is worse: --force writes it"))
         console.print(pairs_table([*result.rows(), *rows]))
     comm.barrier()
     if errors:
@@ -191,9 +210,11 @@ def run(argv: list[str]) -> int:
     reason = interrupt.reason or result.reason
     if interrupt.reason and first:
         print(f"daba: {reason} while outputs were written; they are complete", file=sys.stderr)
+    if worse and first:
+        print(f"daba: {ADVICE}", file=sys.stderr)
     if reason not in EXIT_CODES:
         stay(recorder, command.quiet)
-    return EXIT_CODES.get(reason, 0)
+    return EXIT_CODES.get(reason, WORSE if worse else 0)
 
 
 def _checkpoints(command: SolveCommand) -> Checkpoints | None:

@@ -214,8 +214,8 @@ def _worst(runs: list[RecordedRun], noun: str) -> str:
 def _lenses(runs: list[RecordedRun]) -> str:
     known = [run for run in runs if run.overview is not None and run.overview.lenses]
     about = caption(
-        "Before and after, with f in pixels: the cameras whose focal length changed most. Images "
-        "that share intrinsics are one camera."
+        "Before and after, in the parameters of each camera's model: the cameras whose focal "
+        "length changed most. What has not changed is not listed."
     )
     tables = "".join(lenses_table(run, len(runs) == 1).html() for run in known)
     return about + tables if known else ""

@@ -13,6 +13,8 @@ from daba.tools.report.tables import Cell, Entry, Table, plain, seconds, size
 
 SEEN = 1e-3
 """Relative change of an error that can be seen in four digits."""
+FOCAL = ("f", "fx", "fy")
+"""Parameters of cameras whose change is told as a share."""
 ALL = 32
 """Devices or processes listed one by one; of more, the ends of the range."""
 
@@ -139,17 +141,18 @@ def worst_table(run: RecordedRun, alone: bool) -> Table:
 
 
 def lenses_table(run: RecordedRun, alone: bool) -> Table:
+    """One row for each parameter that has changed."""
     assert run.overview is not None
     rows: list[list[Entry]] = []
     for lens in run.overview.lenses:
-        before, after = lens["start"], lens["solution"]
-        change = f"{100 * (after[0] / before[0] - 1):+.2f} %" if before[0] else "–"
-        values = [[f"{a:.6g}", f"{b:.6g}"] for a, b in zip(before, after, strict=True)]
-        rows.append([
-            str(lens["camera"]), f"{lens['images']:,}", *values[0], change, *values[1], *values[2],
-        ])  # fmt: skip
-    head = ["camera", "images", "f, start", "f, solution", "change", "k1, start", "k1, solution",
-            "k2, start", "k2, solution"]  # fmt: skip
+        row: list[Entry] = [str(lens["camera"]), lens["model"], f"{lens['images']:,}"]
+        values = zip(lens["parameters"], lens["start"], lens["solution"], strict=True)
+        for name, before, after in values:
+            share = name in FOCAL and before
+            change = f"{100 * (after / before - 1):+.2f} %" if share else f"{after - before:+.3g}"
+            rows.append([*row, name, f"{before:.6g}", f"{after:.6g}", change])
+            row = ["", "", ""]
+    head = ["camera", "model", "images", "parameter", "start", "solution", "change"]
     return Table("" if alone else run.name, "", head, rows)
 
 

@@ -98,7 +98,7 @@ class RecordedRun:
 
     @property
     def devices(self) -> int:
-        return 1 if self.options["method"] == "lm" else int(self.options["devices"])
+        return int(self.options["devices"])
 
     @property
     def method(self) -> str:
@@ -281,10 +281,17 @@ def _errors(data: Mapping[str, Any], bins: int) -> ErrorCounts:
 
 
 def _lens(data: Mapping[str, Any]) -> dict[str, Any]:
+    names = [str(name) for name in data["parameters"]]
     values = {when: [_real(value) for value in data[when]] for when in ("start", "solution")}
-    if any(len(row) != 3 for row in values.values()):
-        raise ValueError("a lens has other than f, k1 and k2")
-    return {"camera": int(data["camera"]), "images": int(data["images"]), **values}
+    if any(len(row) != len(names) for row in values.values()):
+        raise ValueError("a lens has not one value for each of its parameters")
+    return {
+        "camera": int(data["camera"]),
+        "model": str(data["model"]),
+        "images": int(data["images"]),
+        "parameters": names,
+        **values,
+    }
 
 
 def _camera(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from daba.core.errors import DabaError
 from daba.io.ply import openings
-from daba.partition.partition import Partition, make_partition
+from daba.partition.partition import Partition, make_partition, num_frames
 from daba.problem.images import Images
 from daba.problem.intrinsics import pixel_errors
 from daba.problem.problem import Floats, Ints, Problem
@@ -164,7 +164,7 @@ def subject_of(
 
     @cache
     def owners() -> Partition:
-        whole = partition or make_partition(before, min(devices, before.num_cameras))
+        whole = partition or make_partition(before, min(devices, num_frames(before)))
         return Partition(whole.camera_device[cameras], whole.point_device[points], whole.devices)
 
     return Subject(
