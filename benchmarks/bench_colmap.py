@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pycolmap
 
-from daba.io.colmap.optics import NATIVE
 from report import HERE, machine_words, save_json, say, table, warn_if_busy
 
 DATA = HERE.parent.parent / "shared" / "data" / "colmap"
@@ -114,10 +113,6 @@ def run_colmap(start: Path, out: Path) -> float:
     options = pycolmap.BundleAdjustmentOptions()
     options.print_summary = False
     options.ceres.solver_options.num_threads = os.cpu_count() or 1
-    free = {camera.model.name in NATIVE for camera in r.cameras.values()}
-    if free == {True, False}:
-        sys.exit(f"{start}: some cameras are adjusted by daba and others not, pycolmap knows all")
-    options.refine_focal_length = options.refine_extra_params = free == {True}
     began = time.perf_counter()
     pycolmap.bundle_adjustment(r, options)
     seconds = time.perf_counter() - began

@@ -23,7 +23,8 @@ from daba.backends.gpu.operations import GpuOperations
 from daba.backends.table import Row
 from daba.core.options import Options
 from daba.distributed.shard import join
-from daba.io.store.store import Store, write_store
+from daba.io.store.store import Store
+from daba.io.store.writing import write_store
 from daba.partition.ordering import Layout, lay_out
 from daba.runtime.solve import solve
 from daba.solver.algorithm import Algorithm1
