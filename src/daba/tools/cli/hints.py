@@ -62,6 +62,8 @@ def unknown_argument(
     meant = OPTIONS.get(word, word)
     if meant == "IN":
         return f"there is no option {given}: the problem is given alone, as in daba {command} IN"
+    if word in known:  # a switch that is on, and is only there to be turned off
+        return f"daba {command} has no option {given}; to turn it off: --no-{_flag(word)[2:]}"
     near = [meant] if meant in known else get_close_matches(word, known, n=1)
     hint = f"did you mean {_flag(near[0])}?" if near else f"see daba {command} --help-all"
     return f"daba {command} has no option {given}; {hint}"
