@@ -101,7 +101,7 @@ def test_a_keyboard_interrupt_is_no_failure(problem: Problem) -> None:
 def test_the_limit_named_is_the_users(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     """However much of the time is left when a solve goes on without outliers."""
     clock = iter(range(10**6))
-    monkeypatch.setattr("daba.runtime.solve._Solve.clock", lambda _: float(next(clock)))
+    monkeypatch.setattr("daba.runtime.runs.Runs.clock", lambda _: float(next(clock)))
     result = daba.solve(problem, filter=1.0, iterations=8, max_seconds=11.0, function_tolerance=0)
     assert result.dropped is not None
     assert result.reason == "reached the time limit of 11 s"

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from daba.distributed.comm.base import Communicator
     from daba.distributed.lm_shard import LmShard
     from daba.distributed.shard import Shard
+    from daba.solver.elimination import Cost
     from daba.solver.interface import Solver
-    from daba.solver.lm.cost import Cost, Speed
+    from daba.solver.lm.cost import Speed
 
 FROM_CACHE = 1.0
 """Seconds; a kernel that takes longer to be there was compiled, and the others will be, too."""
@@ -160,7 +161,7 @@ class Gpu:
 
     def plan(self, obs: Observations, cluster: Int32, block: int) -> tuple[Any, Cost]:
         from daba.backends.gpu.lm.factors import factoring_cost
-        from daba.solver.lm.cost import Cost
+        from daba.solver.elimination import Cost
 
         return cluster, Cost(*factoring_cost(obs, cluster, block))
 

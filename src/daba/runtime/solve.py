@@ -1,13 +1,10 @@
-"""`daba.solve`: the one way in. Sets up, runs the loop, and again on what has been changed since;
-all of it is one history."""
+"""`daba.solve`: the one way in."""
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -15,28 +12,15 @@ from daba.core.errors import DabaError, DabaWarning
 from daba.core.options import Options
 from daba.partition.partition import Partition
 from daba.problem.problem import Problem
-from daba.runtime.loop import BY_USER, Loop
 from daba.runtime.observers import Callback, CallbackObserver, Observer, Observers
-from daba.runtime.result import Iteration, RankReport, Result
-from daba.runtime.signals import Interrupt
+from daba.runtime.result import Result
 
 if TYPE_CHECKING:
     from daba.distributed.comm.base import Communicator
-    from daba.distributed.scatter import Setup
     from daba.io.files import PathLike
     from daba.io.store.store import Store
     from daba.runtime.checkpoint import Checkpoints
     from daba.runtime.recording import Recorder
-
-T = TypeVar("T")
-
-STALL = 1e-3
-STALL_WINDOW = 10
-"""A method that lm follows is left when it lowers F by less than this share in so many iterations:
-with 8 devices city-300 and kitti-vo-250 are nearer to the solution, at equal bytes, by lm from
-there on than by going on."""
-CORRECTIONS = 2
-"""Times that points are brought in front of their cameras after a solve."""
 
 
 def solve(
@@ -72,6 +56,7 @@ def solve(
     estimate worse than the start is never returned: the start is, and `Result.notes` says so.
     """
     from daba.distributed.comm.base import Communicator
+    from daba.runtime.runs import Runs
 
     options = _options(options, changes, partition)
     comm = comm or Communicator()
@@ -84,7 +69,8 @@ def solve(
         observers.append(CallbackObserver(callback))
     given = problem
     problem, device = _to_host(problem)
-    result = _Solve(comm, partition, Observers(observers)).solve(problem, options, checkpoints)
+    runs = Runs(comm, partition, Observers(observers))
+    result = runs.solve(problem, options, checkpoints)
     if comm.rank == 0 and result.worse:
         warnings.warn(
             f"the result is worse than the start: {result.worse}", DabaWarning, stacklevel=2
@@ -138,282 +124,3 @@ def _options(
             f"the partition has {partition.devices} devices, the options say {options.devices}"
         )
     return options
-
-
-def _error(problem: Problem | Store | None, options: Options) -> str:
-    """What is minimised, where the options leave it to the problem."""
-    if options.error != "auto":
-        return options.error
-    return "pixel" if problem is not None and "colmap" in problem.info else "ray"
-
-
-def _with_refined(problem: Problem, options: Options) -> tuple[Problem, None]:
-    """What may change as the options say it."""
-    from daba.distributed.scatter import refined
-
-    return problem.changed(given_optics=refined(problem.optics, options)), None
-
-
-def _stages(options: Options) -> list[Options]:
-    """One solve after the other, on the same devices: what daba, duba, admm and dr have begun, lm
-    finishes in pixels, or where it is asked to."""
-    if options.centralized:
-        return [options]
-    if options.error == "ray" and options.finish == "none":
-        return [options]
-    first = replace(
-        options,
-        error="ray",
-        patience=STALL_WINDOW,
-        function_tolerance=max(options.function_tolerance, STALL),
-    )
-    return [first, replace(options, method="lm")]
-
-
-def _with_intrinsics_held(problem: Problem) -> tuple[Problem, None]:
-    free = np.ones((problem.num_cameras, 9), bool)
-    if problem.free_cameras is not None:
-        free[:] = problem.free_cameras
-    free[:, 6:] = False
-    return problem.changed(free_cameras=free), None
-
-
-def _moved_to(given: Problem, found: Problem) -> tuple[Problem, None]:
-    """The given problem, where another solve of it has come to with intrinsics held."""
-    cameras = np.hstack([found.cameras[:, :12], given.cameras[:, 12:]])
-    return given.with_estimate(cameras, found.points), None
-
-
-def _corrects_cheirality(problem: Problem | Store | None, options: Options) -> bool:
-    """Whether points are to be brought in front of their cameras."""
-    if problem is None or options.most_iterations == 0:
-        return False
-    chosen = options.points_in_front
-    if options.error == "pixel":
-        if chosen and not isinstance(problem, Problem):
-            raise DabaError("points_in_front of a store is for --error ray")
-        return _some_hidden(problem) if chosen is None else chosen
-    return "colmap" in problem.info if chosen is None else chosen
-
-
-def _some_hidden(problem: Problem | Store) -> bool:
-    """Whether cameras do not see some of their points; of a store nobody knows before its parts are
-    put together, and what is hidden has no weight there."""
-    from daba.problem.optics import observe
-
-    if not isinstance(problem, Problem) or problem.optics.bundler:
-        return False
-    return not bool(observe(problem)[1].all())
-
-
-def _count(moved: np.ndarray | None) -> int:
-    return 0 if moved is None else len(moved)
-
-
-class _Solve:
-    """One solve: a run of the loop, and others on what has been changed in between."""
-
-    def __init__(
-        self, comm: Communicator, partition: Partition | None, observers: Observers
-    ) -> None:
-        self.comm, self.partition, self.observers = comm, partition, observers
-        self.interrupt = Interrupt()
-        self.history: list[Iteration] = []
-        self.rank_report: RankReport | None = None
-
-    def solve(
-        self, problem: Problem | Store | None, options: Options, checkpoints: Checkpoints | None
-    ) -> Result:
-        from daba.distributed.collective import on_first
-        from daba.runtime.backend import make_backend
-
-        comm, moved = self.comm, None
-        given = problem
-        whole = comm.broadcast(isinstance(problem, Problem))
-        error = on_first(comm, lambda: _error(problem, options))
-        options = replace(options, error=comm.broadcast(error))
-        corrects = comm.broadcast(_corrects_cheirality(problem, options))
-        if options.filter is not None and not whole:
-            raise DabaError("filter needs the whole problem, and a store is solved in parts")
-        if options.error == "pixel" and whole:
-            problem = self.changed(problem, lambda p: _with_refined(p, options))[0]
-        if corrects and whole:
-            from daba.problem.cheirality import bring_to_front
-
-            problem, moved = self.changed(problem, bring_to_front)
-        constrained = comm.broadcast(isinstance(problem, Problem) and not problem.plain)
-        self.backend = make_backend(options, comm, constrained)
-        self.began = time.perf_counter()
-        if options.method == "auto":
-            options = replace(options, method="lm")
-        stages, free = _stages(options), problem
-        if stages[0].error != options.error:
-            problem = self.changed(problem, _with_intrinsics_held)[0]
-        if len(stages) > 1 and not whole:
-            raise DabaError(
-                f"{options.method} followed by lm needs the whole problem, and a store is solved "
-                "in parts: use --method lm, or --error ray without --finish"
-            )
-        setup = self.set_up(problem, stages[0])
-        with self.interrupt:
-            if corrects and not comm.broadcast(setup.orders is not None):
-                return self.in_parts_with_points_in_front(setup, checkpoints)
-            result = replace(self.run(setup, checkpoints), corrected=_count(moved))
-            for stage in stages[1:]:
-                result = self.finished(result, stage, free)
-            if corrects:
-                result = self.with_points_in_front(result)
-            if options.most_iterations and result.hidden:
-                result = self.with_what_is_seen(self.last, result)
-            if options.filter is not None:
-                result = self.without_outliers(result, options.filter)
-        return replace(result, source=given if corrects or len(stages) > 1 else setup.source)
-
-    def finished(self, result: Result, options: Options, given: Any) -> Result:
-        """Solved on, in another way."""
-        if result.reason in BY_USER:
-            return result
-        problem = result.solution
-        if result.options.error != options.error:
-            problem = self.changed(problem, lambda found: _moved_to(given, found))[0]
-        self.partition = result.partition
-        before = result.options
-        how = "on rays with intrinsics held" if before.error != options.error else "first"
-        note = (
-            f"{before.method} went {result.history[-1].iteration} iterations {how}; lm has "
-            f"finished {'in pixels' if options.error == 'pixel' else 'from there'}"
-        )
-        after = self.run(self.set_up(problem, options))
-        return replace(after, notes=[note, *after.notes])
-
-    def with_points_in_front(self, result: Result) -> Result:
-        """Bring what has come out behind a camera in front of it, and solve on; a few times at
-        most."""
-        from daba.problem.cheirality import bring_to_front
-
-        for _ in range(CORRECTIONS):
-            if result.reason in BY_USER:
-                break
-            problem, moved = self.changed(result.solution, bring_to_front)
-            if self.comm.broadcast(_count(moved)) == 0:
-                break
-            corrected = result.corrected + _count(moved)
-            result = replace(self.solve_on(result, problem), corrected=corrected)
-        return result
-
-    def with_what_is_seen(self, setup: Setup, result: Result) -> Result:
-        """Solve on with observations whose points their cameras see by now; those that they never
-        will are no part of the solution."""
-        from daba.distributed.cheirality import joined
-        from daba.problem.outliers import drop_hidden
-
-        shard = setup.shard
-        for _ in range(CORRECTIONS):
-            if result.reason in BY_USER or result.hidden == 0:
-                break
-            before = result.hidden
-            start = joined(shard, result.local)
-            result = self.run(replace(setup, shard=replace(shard, start=start)))
-            if result.hidden == before:
-                break
-        if result.hidden == 0:
-            return result
-        note = f"{result.hidden:,} observations are of points behind their cameras: no weight"
-        if self.comm.broadcast(result.solution is not None):
-            solution = self.changed(result.solution, drop_hidden)[0]
-            note += ", and they are not in the solution"
-            result = replace(result, solution=solution)
-        return replace(result, notes=[*result.notes, note])
-
-    def in_parts_with_points_in_front(
-        self, setup: Setup, checkpoints: Checkpoints | None
-    ) -> Result:
-        """The same for a store, of which each process corrects its own part."""
-        from daba.distributed.cheirality import joined, start_in_front
-
-        whole = setup.shard  # a solver may let go of its observations
-        shard, corrected = start_in_front(whole, whole.state(), self.comm)
-        result = self.run(replace(setup, shard=shard), checkpoints)
-        for _ in range(CORRECTIONS):
-            if result.reason in BY_USER:
-                break
-            shard, moved = start_in_front(whole, joined(whole, result.local), self.comm)
-            if moved == 0:
-                break
-            corrected += moved
-            result = self.run(replace(setup, shard=shard))
-        return replace(result, corrected=corrected)
-
-    def without_outliers(self, result: Result, pixels: float) -> Result:
-        from daba.problem.outliers import filter_outliers
-
-        if result.reason in BY_USER:
-            return result
-        try:
-            problem, dropped = self.changed(result.solution, lambda p: filter_outliers(p, pixels))
-        except DabaError as error:  # on all processes; what was solved for is not lost
-            return replace(result, notes=[*result.notes, f"nothing was filtered: {error}"])
-        if self.comm.broadcast(dropped is not None and dropped.observations == 0):
-            return replace(result, dropped=dropped)
-        return replace(self.solve_on(result, problem), corrected=result.corrected, dropped=dropped)
-
-    def changed(self, problem: Any, change: Callable[[Problem], tuple[Problem, T]]) -> Any:
-        """The problem with a change, and what it was; on rank 0, which holds it."""
-        from daba.distributed.collective import on_first
-
-        return on_first(self.comm, lambda: change(problem)) or (None, None)
-
-    def solve_on(self, result: Result, problem: Problem | None) -> Result:
-        """Solve a problem that begins where another has ended, on the same devices."""
-        self.partition = result.partition
-        return self.run(self.set_up(problem, result.options))
-
-    def set_up(self, problem: Problem | Store | None, options: Options) -> Setup:
-        from daba.distributed.scatter import make_setup
-
-        return make_setup(problem, options, self.partition, self.comm)
-
-    def run(self, setup: Setup, checkpoints: Checkpoints | None = None) -> Result:
-        """One run of the loop, counted on from those before it."""
-        self.last = setup
-        observers = self.observers.active
-        observers += [] if checkpoints is None else [checkpoints]
-        with self.backend.running():
-            solver = self.backend.solver(setup.shard, setup.options, self.comm)
-            self.began += self.backend.compiling
-            self.backend.compiling = 0.0
-            setup = replace(setup, shard=solver.shard)  # what it has no use for can go
-            progress = None
-            if checkpoints is not None and checkpoints.resume is not None:
-                progress = checkpoints.restore(solver, setup.fingerprint)
-                self.began -= progress.seconds
-            loop = Loop(
-                solver, setup.fingerprint, self.observers, self.interrupt, self.clock,
-                progress, self.history[-1] if self.history else None,
-            )  # fmt: skip
-            outcome = loop.run()
-        if checkpoints in observers:  # they are of the first run
-            observers.remove(checkpoints)
-        self.history = self.history + outcome.history[1:] if self.history else outcome.history
-        loop.rank_report.conclude(self.rank_report)
-        self.rank_report = loop.rank_report
-        x = outcome.estimate
-        return Result(
-            solution=setup.gather(x),
-            source=setup.source,
-            options=setup.options,
-            history=self.history,
-            reason=outcome.reason,
-            converged=outcome.converged,
-            linear_solver=solver.linear_solver,
-            sizes=setup.sizes,
-            ranks=self.comm.collect(self.rank_report),
-            local=solver.shard.by_device(x),
-            hidden=solver.hidden,
-            notes=outcome.notes,
-            partition=setup.partition(),
-        )
-
-    def clock(self) -> float:
-        """Seconds since the solve began."""
-        return time.perf_counter() - self.began

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import torch
 
@@ -25,19 +27,20 @@ class Ghosts:
             "cameras": [torch.as_tensor(rows).long().to(device) for rows in sent["cameras"]],
             "points": [arrays.index[torch.as_tensor(r).long().to(device)] for r in sent["points"]],
         }
-        if not exchange.swaps_tensors:
-            self.host = State(np.zeros((arrays.all_C, 15)), np.zeros((arrays.all_P, 3)))
-            self.own = {block: np.concatenate([*map(np.asarray, sent[block])]) for block in sent}
+        self.own = {block: np.concatenate([*map(np.asarray, sent[block])]) for block in sent}
 
     def update(self, x: Estimate, blocks: Blocks) -> None:
         """Send this process's boundary of x, and put the ghosts into x."""
         if not self.needed:
             return
-        if self.exchange.swaps_tensors:
-            arrays = {"cameras": x.cameras, "points": x.points}
-            self.exchange.swap(arrays, self.rows, blocks)
-        else:
+        arrays = {"cameras": x.cameras, "points": x.points}
+        if not self.exchange.swap(arrays, self.rows, blocks):
             self._by_host(x, blocks)
+
+    @cached_property
+    def host(self) -> State:
+        """Room for an estimate on its way."""
+        return State(np.zeros((self.a.all_C, 15)), np.zeros((self.a.all_P, 3)))
 
     def _by_host(self, x: Estimate, blocks: Blocks) -> None:
         a = self.a

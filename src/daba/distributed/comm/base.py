@@ -50,8 +50,6 @@ class Exchange:
     neighbours: Sequence[int] = ()
     sent: dict[str, Sequence[Any]] = {}  # noqa: RUF012 - of a process on its own, and read only
     """Rows of its own variables that each neighbour sees, by block."""
-    swaps_tensors = False
-    """Whether `swap` can be called."""
 
     def __init__(self) -> None:
         self.traffic = Traffic()
@@ -70,9 +68,10 @@ class Exchange:
     def constants(self, cameras: Floats, points: Floats) -> None:
         """Fill the ghosts' rows of arrays (C, a) and (P, b), a or b may be 0; now and then only."""
 
-    def swap(self, arrays: dict[str, Any], rows: dict[str, Any], blocks: Blocks) -> None:
-        """`update` for tensors that stay on their GPU; `rows` are its numbers of what is sent."""
-        raise NotImplementedError
+    def swap(self, arrays: dict[str, Any], rows: dict[str, Any], blocks: Blocks) -> bool:
+        """`update` for tensors that stay on their GPU; `rows` are its numbers of what is sent.
+        False, and nothing is done, where tensors travel by way of the host."""
+        return False
 
     def take_traffic(self) -> Traffic:
         """What was spent since the last call."""

@@ -82,8 +82,6 @@ class TorchCommunicator(Communicator):
 class TorchExchange(Exchange):
     """Each neighbour is sent, in one message, the variables it sees; ghosts come back so."""
 
-    swaps_tensors = True
-
     def __init__(self, shard: Shard, direct: bool, more: Sequence[int] = ()) -> None:
         super().__init__()
         self.shard, self.direct = shard, direct
@@ -133,11 +131,12 @@ class TorchExchange(Exchange):
         self._send(arrays, self.sent)
         self._receive(arrays)
 
-    def swap(self, arrays: dict[str, Any], rows: dict[str, Any], blocks: Blocks) -> None:
+    def swap(self, arrays: dict[str, Any], rows: dict[str, Any], blocks: Blocks) -> bool:
         began = time.perf_counter()
         self._send(chosen(blocks, **arrays), rows)
         self._receive(arrays)
         self.traffic.waiting += time.perf_counter() - began
+        return True
 
     def _send(self, arrays: dict[str, Any], rows: dict[str, Any]) -> None:
         """One message to each neighbour."""

@@ -9,8 +9,9 @@ from daba.core.options import Options
 from daba.core.types import Plan, SharedGroups
 from daba.distributed.comm.base import Communicator
 from daba.distributed.shard import Shard
+from daba.solver.elimination import Cost
 from daba.solver.linear.cost import MOST_CAMERAS_FOR_PLAN, direct_pays
-from daba.solver.linear.symbolic import Cost, make_plan
+from daba.solver.linear.symbolic import make_plan
 
 MOST_GROUPS_FOR_DIRECT = 12
 """Of cameras on a device that share d: each adds three right-hand sides to a direct solution."""

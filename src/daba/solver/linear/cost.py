@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daba.solver.linear.symbolic import Cost
+from daba.solver.elimination import Cost
 
 MOST_CAMERAS_FOR_PLAN = 6000
 """Beyond this no direct solution is considered: the plan alone is quadratic in cameras."""
@@ -16,10 +16,6 @@ EXPECTED_PCG_ITERATIONS = 30
 BYTES_PER_OBSERVATION = 196
 """What an observation and its derivatives take. Where cameras are copied, to any device that sees
 one of their points, factors may take no more: they would be most of what the device holds."""
-LEAST_ROOM = 256e6
-"""Bytes that factors may always take where nothing is copied, …"""
-ROOM_PER_OBSERVATION = 48.0
-"""… and bytes for each observation, if that is more."""
 ALWAYS_QUICK = 1e-3
 """Seconds that a direct solution may always take."""
 
@@ -28,7 +24,7 @@ def direct_pays(cost: Cost, observations: float, copies: bool = False) -> bool:
     """Whether a direct solution is the quicker one, and fits."""
     direct = SECONDS_PER_PAIR * cost.pairs + SECONDS_PER_FLOP * cost.factor_flops
     iterative = SECONDS_PER_PRODUCT * observations * EXPECTED_PCG_ITERATIONS
-    room = max(LEAST_ROOM, ROOM_PER_OBSERVATION * observations)
+    fits = cost.fits(observations)
     if copies:
-        room = BYTES_PER_OBSERVATION * observations
-    return direct < max(iterative, ALWAYS_QUICK) and cost.bytes < room
+        fits = cost.bytes < BYTES_PER_OBSERVATION * observations
+    return direct < max(iterative, ALWAYS_QUICK) and fits

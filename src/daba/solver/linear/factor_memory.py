@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from daba.distributed.shard import join
 from daba.partition.ordering import Extent, Piece
+from daba.solver.elimination import Cost
 from daba.solver.linear.cost import MOST_CAMERAS_FOR_PLAN, direct_pays
-from daba.solver.linear.symbolic import Cost, make_plan
+from daba.solver.linear.symbolic import make_plan
 
 
 def with_factors(

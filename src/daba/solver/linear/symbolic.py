@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from daba.backends.cpu.kernels.cholesky import count_pairs, mark_pairs
 from daba.core.sorting import stable_order
-from daba.core.types import Bools, Devices, Int32, Int64, Observations, Plan
+from daba.core.types import Devices, Int32, Int64, Observations, Plan
+from daba.solver.elimination import Cost, best_order, factor_flops, levels
 
 TILE = 8
 """Cameras on the side of a tile: 72 rows, large enough for BLAS, small enough to skip zeros."""
 
 PIECES = 32
 """Pieces of work in forming S; many for many threads, few for what is read to be used again."""
-
-
-class Cost(NamedTuple):
-    """What forming, factoring and storing S takes."""
-
-    pairs: float
-    """Pairs of observations of one point, each of which adds a block."""
-    factor_flops: float
-    bytes: float
 
 
 def make_plan(obs: Observations, devices: Devices, largest: int) -> tuple[Plan, Cost]:
@@ -40,7 +32,7 @@ def make_plan(obs: Observations, devices: Devices, largest: int) -> tuple[Plan, 
     for device, (lo, hi) in enumerate(
         zip(devices.camera_ptr[:-1], devices.camera_ptr[1:], strict=True)
     ):
-        order, filled = _best_order(adjacent[lo:hi, lo:hi], size)
+        order, filled = best_order(adjacent[lo:hi, lo:hi], size, 9)
         padded = np.full(len(filled) * size, -1, np.int32)
         padded[: hi - lo] = lo + order
         rows.append(padded)
@@ -60,7 +52,7 @@ def make_plan(obs: Observations, devices: Devices, largest: int) -> tuple[Plan, 
     i, j = np.nonzero(filled)
     tile = np.full((N, N), -1, np.int32)
     tile[i, j] = np.arange(len(i), dtype=np.int32)
-    level = _levels(filled)
+    level = levels(filled)
     by_level = np.lexsort((i, j, level[j]))
     below = i > j
     pairs = np.zeros(C, np.int64)
@@ -82,58 +74,8 @@ def make_plan(obs: Observations, devices: Devices, largest: int) -> tuple[Plan, 
         row_col=j[below].astype(np.int32),
     )
     return plan, Cost(
-        float(pairs.sum()), _factor_flops(filled, 9 * size), 16.5 * (9 * size) ** 2 * len(i)
+        float(pairs.sum()), factor_flops(filled, 9 * size), 16.5 * (9 * size) ** 2 * len(i)
     )
-
-
-def _best_order(adjacent: Bools, size: int) -> tuple[np.ndarray, Bools]:
-    """The order among natural, reverse Cuthill–McKee and nested dissection with least work."""
-    n = len(adjacent)
-    candidates = [np.arange(n)]
-    if n > size and adjacent.mean() < 0.7:
-        import pymetis
-        from scipy.sparse import csr_array
-        from scipy.sparse.csgraph import reverse_cuthill_mckee
-
-        graph = csr_array(adjacent & ~np.eye(n, dtype=bool))
-        candidates.append(reverse_cuthill_mckee(graph, symmetric_mode=True))
-        if graph.nnz:
-            _, inverse = pymetis.nested_dissection(
-                pymetis.CSRAdjacency(graph.indptr.tolist(), graph.indices.tolist())
-            )
-            candidates.append(np.argsort(inverse))
-    filled = [_fill(adjacent[np.ix_(order, order)], size) for order in candidates]
-    best = min(range(len(filled)), key=lambda c: _factor_flops(filled[c], 9 * size))
-    return candidates[best], filled[best]
-
-
-def _fill(adjacent: Bools, size: int) -> Bools:
-    """Lower triangle of nonzero tiles of the Cholesky factor."""
-    n = -(-len(adjacent) // size)
-    padded = np.zeros((n * size, n * size), dtype=bool)
-    padded[: len(adjacent), : len(adjacent)] = adjacent
-    tiles = padded.reshape(n, size, n, size).any(axis=(1, 3)) | np.eye(n, dtype=bool)
-    for k in range(n):
-        rows = k + 1 + np.flatnonzero(tiles[k + 1 :, k])
-        tiles[np.ix_(rows, rows)] = True
-    return np.tril(tiles)
-
-
-def _factor_flops(filled: Bools, side: int) -> float:
-    column = filled.sum(axis=0)
-    return float((column * (column + 1) / 2).sum()) * 2.0 * side**3
-
-
-def _levels(filled: Bools) -> np.ndarray:
-    """Height of each tile column in the elimination tree."""
-    n = len(filled)
-    level = np.zeros(n, np.int64)
-    for k in range(n):
-        below = np.flatnonzero(filled[k + 1 :, k])
-        if len(below):
-            parent = k + 1 + below[0]
-            level[parent] = max(level[parent], level[k] + 1)
-    return level
 
 
 def _pieces(obs: Observations, cost: np.ndarray, place: Int32) -> tuple[Int64, Int32]:

@@ -1,17 +1,8 @@
-"""What it takes to factor S, and how fast backends are at that, so that they can choose."""
+"""How fast backends are at factoring S, so that they can choose."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
-
-
-class Cost(NamedTuple):
-    """What forming, factoring and storing S takes."""
-
-    pairs: float
-    """Pairs of observations of one point, each of which adds a block."""
-    factor_flops: float
-    bytes: float
 
 
 class Speed(NamedTuple):

@@ -17,7 +17,8 @@ from daba.solver.lm.network import Network
 from daba.solver.lm.solver import LevenbergMarquardt
 
 if TYPE_CHECKING:
-    from daba.solver.lm.cost import Cost, Speed
+    from daba.solver.elimination import Cost
+    from daba.solver.lm.cost import Speed
 
 SMALL = 3000
 """Observations up to which plain NumPy has a solution before Numba is imported."""
@@ -106,11 +107,13 @@ def _here(parts: LmShard) -> np.ndarray:
 def _pays(cost: Cost, speed: Speed, parts: LmShard, comm: Communicator) -> bool:
     """Decided from numbers of all processes: it must not depend on how devices are assigned."""
     own = float(parts.obs.point_ptr[parts.num_points])
-    rows = np.zeros((parts.devices, 3))
-    rows[0] = cost.pairs, cost.factor_flops, own
-    pairs, flops, observations = comm.gather(rows).sum(axis=0)
-    direct = speed.pair * pairs + speed.flop * flops
-    return bool(direct < max(speed.observation * observations, speed.least))
+    rows = np.zeros((parts.devices, 4))
+    rows[0] = *cost, own
+    *total, observations = comm.gather(rows).sum(axis=0)
+    cost = type(cost)(*total)
+    direct = speed.pair * cost.pairs + speed.flop * cost.factor_flops
+    quick = direct < max(speed.observation * observations, speed.least)
+    return bool(quick and cost.fits(observations))
 
 
 def _reduced(

@@ -6,7 +6,7 @@ import numpy as np
 
 from daba.core.lm import Observations, Plan
 from daba.core.types import Bools, Int32, Int64
-from daba.solver.lm.cost import Cost
+from daba.solver.elimination import Cost, best_order, factor_flops, levels
 
 TILE = 72
 """Rows of a tile, about: large enough for BLAS, small enough to skip zeros."""
@@ -31,7 +31,7 @@ def make_plan(obs: Observations, cluster: Int32, B: int) -> tuple[Plan, Cost]:
     size = int(min(max(1, TILE // B), sizes.max()))
     rows, structures = [], []
     for c, n in enumerate(sizes):
-        order, filled = _best_order(adjacent[square[c] : square[c + 1]].reshape(n, n), size, B)
+        order, filled = best_order(adjacent[square[c] : square[c + 1]].reshape(n, n), size, B)
         padded = np.full(len(filled) * size, -1, np.int32)
         padded[:n] = members[begins[c] : begins[c + 1]][order]
         rows.append(padded)
@@ -50,7 +50,7 @@ def make_plan(obs: Observations, cluster: Int32, B: int) -> tuple[Plan, Cost]:
         *_tiles(structures),
     )
     side = B * size
-    flops = sum(_factor_flops(filled, side) for filled in structures)
+    flops = sum(factor_flops(filled, side) for filled in structures)
     return plan, Cost(float(pairs.sum()), flops, 16.5 * side * side * len(plan.level_row))
 
 
@@ -81,7 +81,7 @@ def _tiles(structures: list[Bools]) -> tuple[np.ndarray, ...]:
         i, j = np.nonzero(filled)
         tile[start + i, j] = np.arange(total, total + len(i), dtype=np.int32)
         total += len(i)
-        found.append((start + i, start + j, _levels(filled)[j]))
+        found.append((start + i, start + j, levels(filled)[j]))
     i, j, level = (np.concatenate(part) for part in zip(*found, strict=True))
     by_level = np.lexsort((i, j, level))
     below = np.flatnonzero(i > j)
@@ -96,53 +96,3 @@ def _tiles(structures: list[Bools]) -> tuple[np.ndarray, ...]:
         np.concatenate([[0], np.cumsum(np.bincount(i[below], minlength=N))]).astype(np.int64),
         j[below].astype(np.int32),
     )
-
-
-def _best_order(adjacent: Bools, size: int, B: int) -> tuple[np.ndarray, Bools]:
-    """The order among natural, reverse Cuthill–McKee and nested dissection with least work."""
-    n = len(adjacent)
-    candidates = [np.arange(n)]
-    if n > 2 * size and adjacent.mean() < 0.7:
-        import pymetis
-        from scipy.sparse import csr_array
-        from scipy.sparse.csgraph import reverse_cuthill_mckee
-
-        graph = csr_array(adjacent & ~np.eye(n, dtype=bool))
-        candidates.append(reverse_cuthill_mckee(graph, symmetric_mode=True))
-        if graph.nnz:
-            _, inverse = pymetis.nested_dissection(
-                pymetis.CSRAdjacency(graph.indptr.tolist(), graph.indices.tolist())
-            )
-            candidates.append(np.argsort(inverse))
-    filled = [_fill(adjacent[np.ix_(order, order)], size) for order in candidates]
-    best = min(range(len(filled)), key=lambda c: _factor_flops(filled[c], B * size))
-    return candidates[best], filled[best]
-
-
-def _fill(adjacent: Bools, size: int) -> Bools:
-    """Lower triangle of nonzero tiles of the Cholesky factor."""
-    n = -(-len(adjacent) // size)
-    padded = np.zeros((n * size, n * size), dtype=bool)
-    padded[: len(adjacent), : len(adjacent)] = adjacent
-    tiles = padded.reshape(n, size, n, size).any(axis=(1, 3)) | np.eye(n, dtype=bool)
-    for k in range(n):
-        rows = k + 1 + np.flatnonzero(tiles[k + 1 :, k])
-        tiles[np.ix_(rows, rows)] = True
-    return np.tril(tiles)
-
-
-def _factor_flops(filled: Bools, side: int) -> float:
-    column = filled.sum(axis=0)
-    return float((column * (column + 1) / 2).sum()) * 2.0 * side**3
-
-
-def _levels(filled: Bools) -> np.ndarray:
-    """Height of each tile column in the elimination tree."""
-    n = len(filled)
-    level = np.zeros(n, np.int64)
-    for k in range(n):
-        below = np.flatnonzero(filled[k + 1 :, k])
-        if len(below):
-            parent = k + 1 + below[0]
-            level[parent] = max(level[parent], level[k] + 1)
-    return level

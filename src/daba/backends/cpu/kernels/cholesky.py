@@ -6,18 +6,14 @@ computed by one thread with single-threaded BLAS, so the bits do not depend on t
 banded and block-diagonal (many devices) systems are all the same code with other tiles.
 """
 
-import math
-
-import numba
 import numpy as np
 from numba import prange
 
 from daba.backends.cpu.kernels.binding import kernel, serial
 from daba.backends.cpu.kernels.block import AHEAD, add_block, prefetch, unpack
 from daba.backends.cpu.kernels.schur import core, eliminate
+from daba.backends.cpu.kernels.tile import factor_tile
 from daba.core.types import Blocks, Bools, Int32, Int64, Mask, Matrix, Observations, Plan, Reduced
-
-fast = numba.njit(error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
 
 
 @kernel
@@ -94,38 +90,6 @@ def form(
             else:
                 for b in range(9):
                     diagonal[at + a, at + b] += D[i, a, b]
-
-
-@fast
-def factor_tile(A, inverse):
-    """A ← L (lower) with A = L Lᵀ, inverse ← L⁻¹; False if A is not positive definite."""
-    n = len(A)
-    for a in range(n):
-        for b in range(a):
-            x = 0.0
-            for k in range(b):
-                x += A[a, k] * A[b, k]
-            A[a, b] = (A[a, b] - x) / A[b, b]
-        x = 0.0
-        for k in range(a):
-            x += A[a, k] * A[a, k]
-        x = A[a, a] - x
-        if not x > 0.0:
-            return False
-        A[a, a] = math.sqrt(x)
-        for b in range(a + 1, n):
-            A[a, b] = 0.0
-    inverse[:] = 0.0
-    for a in range(n):
-        for k in range(a):
-            x = A[a, k]
-            for b in range(k + 1):
-                inverse[a, b] += x * inverse[k, b]
-        pivot = 1.0 / A[a, a]
-        for b in range(a):
-            inverse[a, b] *= -pivot
-        inverse[a, a] = pivot
-    return True
 
 
 @kernel

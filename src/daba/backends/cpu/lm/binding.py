@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from daba.backends.cpu.kernels import formulas
+from daba.backends.cpu.kernels import formulas, schur
 from daba.backends.cpu.kernels.binding import concurrent, factory, inline
 from daba.backends.cpu.lm import blocks, tiles
-from daba.core import camera_models, lenses, lm, pixel, ray
+from daba.core import camera_models, decisions, lenses, lm, pixel, ray
 from daba.core.lm import Kind
 
 HERE = Path(__file__).parent
@@ -30,7 +30,8 @@ def kernels(kind: Kind) -> Any:
         "__name__": __name__, "np": np, "math": math, "jit": small, "inline": small,
         "kernel": concurrent, "where": formulas.where, "sqrt": math.sqrt, "tan": math.tan,
         "arctan2": math.atan2, "rho": formulas.rho,
-        "inverse_symmetric3": formulas.inverse_symmetric3,
+        "invert_point": schur.invert_point, "multiply_point": schur.multiply_point,
+        "STEP_BOUND": decisions.STEP_BOUND, "DIAGONAL_FLOOR": decisions.DIAGONAL_FLOOR,
         "B": B, "OWN": kind.own, "N": kind.shared, "G": kind.columns,
         "RIG": kind.sensors != "none", "SENSORS": kind.sensors == "refined",
         "PACKED": blocks.packed(B), "AHEAD": AHEAD, "add_block": blocks.add_block(B),

@@ -10,12 +10,10 @@ from daba.backends.cpu.lm import blocks, tiles
 from daba.backends.cpu.lm.binding import kernels
 from daba.backends.cpu.pool import Pool
 from daba.backends.lm import HostArrays
+from daba.core.decisions import DIAGONAL_FLOOR
 from daba.core.lm import NO_PRIORS, Buffers, CoarseBlocks, Estimate, Loss, Plan
 from daba.core.types import Bools, Floats, Int32, Tasks
 from daba.distributed.lm_shard import LmShard
-
-SMALLEST = 1e-6
-"""Damping acts on max(diagonal, SMALLEST)."""
 
 
 class CpuOperations(HostArrays):
@@ -105,7 +103,9 @@ class CpuOperations(HostArrays):
         s = self.shard
         diagonal = np.arange(s.kind.block)
         self.D[:] = self.U
-        self.D[:, diagonal, diagonal] += mu * np.maximum(self.U[:, diagonal, diagonal], SMALLEST)
+        self.D[:, diagonal, diagonal] += mu * np.maximum(
+            self.U[:, diagonal, diagonal], DIAGONAL_FLOOR
+        )
         self._run(
             self.kernels.damp_points, s.point_tasks, s.point_tasks, self.V, self.g_l, mu,
             s.fixed_points, self.V_inv, self.z,

@@ -6,11 +6,6 @@ error. Every kernel works on the tasks lo : hi.
 
 # ruff: noqa: F821
 
-REACH = 0.5
-"""Most that a variable moves in one step, as a share of its distance to what it sees. A point seen
-under almost no parallax has almost no curvature along its depth, and an unbounded step throws it to
-infinity or behind its cameras."""
-
 
 @inline
 def sensor_of(x, images, i):
@@ -171,7 +166,7 @@ def linearize(
                 g0 -= p0 * r0 + q0 * r1
                 g1 -= p1 * r0 + q1 * r1
                 g2 -= p2 * r0 + q2 * r1
-            reach[j] = REACH * math.sqrt(nearest)
+            reach[j] = STEP_BOUND * math.sqrt(nearest)
             V[j, 0] = v0
             V[j, 1] = v1
             V[j, 2] = v2
@@ -274,7 +269,7 @@ def settle_points(
                 if not promise > ENOUGH * value:
                     break
                 length = math.sqrt(step[0] * step[0] + step[1] * step[1] + step[2] * step[2])
-                bound = REACH * math.sqrt(nearest)
+                bound = STEP_BOUND * math.sqrt(nearest)
                 clip = bound / length if length > bound else 1.0
                 for a in range(3):
                     new[a] = l[a] - clip * step[a]

@@ -9,37 +9,13 @@ which are summed over images elsewhere.
 
 # ruff: noqa: F821
 
-SMALLEST = 1e-6
-"""Damping acts on max(diagonal, SMALLEST)."""
-
-
-@inline
-def invert_point(V, mu, floor, out):
-    """out = (V + μ max(diagonal, floor))⁻¹, upper triangles."""
-    out[0], out[1], out[2], out[3], out[4], out[5] = inverse_symmetric3(
-        V[0] + mu * max(V[0], floor),
-        V[1],
-        V[2],
-        V[3] + mu * max(V[3], floor),
-        V[4],
-        V[5] + mu * max(V[5], floor),
-    )
-
-
-@inline
-def multiply_point(Vi, g, out):
-    """out = V'⁻¹ g."""
-    out[0] = Vi[0] * g[0] + Vi[1] * g[1] + Vi[2] * g[2]
-    out[1] = Vi[1] * g[0] + Vi[3] * g[1] + Vi[4] * g[2]
-    out[2] = Vi[2] * g[0] + Vi[4] * g[1] + Vi[5] * g[2]
-
 
 @kernel
 def linearize_frames(
     lo: int, hi: int, obs: Observations, x: Estimate, tasks: Tasks, J: Matrix, U: Blocks, g: Matrix,
     reach: Floats,
 ):  # fmt: skip
-    """U and g of each frame, from the stored derivatives, and its step bound: REACH × its mean
+    """U and g of each frame, from the stored derivatives, and its step bound: STEP_BOUND × its mean
     distance to the points it sees."""
     block = np.empty(PACKED)
     for t in range(lo, hi):
@@ -63,7 +39,7 @@ def linearize_frames(
                 away += math.sqrt(dx * dx + dy * dy + dz * dz)
             unpack(block, U[i])
             seen = obs.frame_ptr[i + 1] - obs.frame_ptr[i]
-            reach[i] = REACH * away / seen if seen > 0 else np.inf
+            reach[i] = STEP_BOUND * away / seen if seen > 0 else np.inf
 
 
 @kernel
@@ -111,7 +87,7 @@ def damp_points(
                 for a in range(3):
                     z[j, a] = 0.0
             else:
-                invert_point(V[j], mu, SMALLEST, V_inv[j])
+                invert_point(V[j], mu, DIAGONAL_FLOOR, V_inv[j])
                 multiply_point(V_inv[j], g[j], z[j])
 
 

@@ -1,15 +1,11 @@
 """Factoring of matrices that are kept in square tiles, for problems of every kind."""
 
-import math
-
-import numba
 import numpy as np
 from numba import prange
 
 from daba.backends.cpu.kernels.binding import inline, kernel, serial
+from daba.backends.cpu.kernels.tile import factor_tile, fast
 from daba.core.lm import Blocks, Bools, Int32, Int64, Observations, Plan
-
-fast = numba.njit(error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
 
 
 @serial
@@ -34,38 +30,6 @@ def mark_pairs(obs: Observations, row: Int64, within: Int64, adjacent: Bools):
             k = obs.frame_obs[n]
             for m in range(obs.run_begin[k], obs.run_end[k]):
                 adjacent[row[i] + within[obs.frame[m]]] = True
-
-
-@fast
-def factor_tile(A, inverse):
-    """A ← L (lower) with A = L Lᵀ, inverse ← L⁻¹; False if A is not positive definite."""
-    n = len(A)
-    for a in range(n):
-        for b in range(a):
-            x = 0.0
-            for k in range(b):
-                x += A[a, k] * A[b, k]
-            A[a, b] = (A[a, b] - x) / A[b, b]
-        x = 0.0
-        for k in range(a):
-            x += A[a, k] * A[a, k]
-        x = A[a, a] - x
-        if not x > 0.0:
-            return False
-        A[a, a] = math.sqrt(x)
-        for b in range(a + 1, n):
-            A[a, b] = 0.0
-    inverse[:] = 0.0
-    for a in range(n):
-        for k in range(a):
-            x = A[a, k]
-            for b in range(k + 1):
-                inverse[a, b] += x * inverse[k, b]
-        pivot = 1.0 / A[a, a]
-        for b in range(a):
-            inverse[a, b] *= -pivot
-        inverse[a, a] = pivot
-    return True
 
 
 @fast
