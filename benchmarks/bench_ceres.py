@@ -1,7 +1,8 @@
 """Ceres and daba on the same problems, in one go: `make bench-ceres`.
 
 Time to F_ref + Δ (F_init − F_ref), where F_ref is the lowest value that any configuration of
-Ceres reaches; and 1000 iterations of DABA against 40 of Ceres ITERATIVE_SCHUR.
+Ceres reaches, by the paper's ray error and by pixels (--error); and 1000 iterations of DABA against
+40 of Ceres ITERATIVE_SCHUR.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class Case:
     text: bytes
     """BAL, as the program reads it."""
     problem: daba.Problem
+    error: str
 
 
 @dataclass
@@ -105,11 +107,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         paths = options.problems or default_problems(options.data, Path(folder))
         parts = [f"# Ceres and daba\n\n{words}."]
         if options.only != "daba":
-            comparisons = [compare(read_case(path), options) for path in paths]
-            data["problems"] = comparisons
-            parts += [summary(comparisons), *(details(c) for c in comparisons)]
+            errors = ("ray", "pixel") if options.error == "both" else (options.error,)
+            for error in errors:
+                comparisons = [compare(read_case(path, error), options) for path in paths]
+                data[f"problems, {error}"] = comparisons
+                parts += [summary(comparisons, error), *(details(c) for c in comparisons)]
         if options.only != "lm":
-            data["thousand"] = thousand(read_case(paths[0]), options)
+            data["thousand"] = thousand(read_case(paths[0], "ray"), options)
             parts.append(thousand_words(data["thousand"]))
     text = "\n\n".join(parts) + "\n"
     say(f"results: {save_json('ceres', data).relative_to(HERE.parent)}")
@@ -126,6 +130,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=3, help="runs of which the best counts")
     parser.add_argument("--all", action="store_true", help="try every configuration of Ceres")
+    parser.add_argument("--error", choices=("both", "ray", "pixel"), default="both")
     parser.add_argument("--only", choices=("lm", "daba"), help="only one of the comparisons")
     parser.add_argument("--output", type=Path, help="write the Markdown here, too")
     return parser.parse_args(arguments)
@@ -148,8 +153,10 @@ def default_problems(folder: Path, scratch: Path) -> list[Path]:
     return paths
 
 
-def read_case(path: Path) -> Case:
-    return Case(path.name.split(".")[0], read_text(path), daba.load(path))
+def read_case(path: Path, error: str) -> Case:
+    """In pixels, f, k1 and k2 mean what they mean to other solvers."""
+    problem = daba.load(path, intrinsics="standard" if error == "pixel" else "paper")
+    return Case(path.name.split(".")[0], read_text(path), problem, error)
 
 
 # Time to the target
@@ -158,8 +165,11 @@ def read_case(path: Path) -> Case:
 def compare(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     """Both on one problem; the first run of each configuration finds F_ref."""
     problem, threads = case.problem, options.threads
-    say(f"{case.name}: {problem.num_cameras} cameras, {problem.num_observations} observations")
-    warm = daba.solve(problem, method="lm", threads=threads, iterations=ITERATIONS)
+    sizes = f"{problem.num_cameras} cameras, {problem.num_observations} observations"
+    say(f"{case.name}, {case.error} error: {sizes}")
+    warm = daba.solve(
+        problem, method="lm", error=case.error, threads=threads, iterations=ITERATIONS
+    )
     timings = first_runs(case, options)
     start = timings[0].first["initial_objective"]
     agree(start, warm.history[0].objective)
@@ -174,7 +184,7 @@ def compare(case: Case, options: argparse.Namespace) -> dict[str, Any]:
             for timing in worth_repeating(timings):
                 limit = ("--iterations", str(timing.reached_at + 2))
                 note(timing, run_ceres(case, [*timing.arguments, *limit], threads), target)
-        took = time_lm(problem, target, threads)
+        took = time_lm(case, target, threads)
         say(f"  daba lm: {seconds(took)}")
         ours += [] if took is None else [took]
         if took is not None and took < SHORT:
@@ -200,7 +210,9 @@ def first_runs(case: Case, options: argparse.Namespace) -> list[Timing]:
 
 
 def run_ceres(case: Case, arguments: list[str], threads: int) -> dict[str, Any]:
-    common = ["--threads", str(threads), "--iterations", str(ITERATIONS)]
+    common = [
+        "--error", case.error, "--threads", str(threads), "--iterations", str(ITERATIONS),
+    ]  # fmt: skip
     return call(PROGRAM, case.text, [*common, *arguments])
 
 
@@ -222,11 +234,12 @@ def best_of(timings: list[Timing]) -> Timing:
     return min(timings, key=lambda t: float("inf") if t.best is None else t.best)
 
 
-def time_lm(problem: daba.Problem, target: float, threads: int) -> float | None:
+def time_lm(case: Case, target: float, threads: int) -> float | None:
     """Seconds to the target, setting up included, with the default options."""
     result = daba.solve(
-        problem, method="lm", threads=threads, callback=lambda row: row.objective <= target
-    )
+        case.problem, method="lm", error=case.error, threads=threads,
+        callback=lambda row: row.objective <= target,
+    )  # fmt: skip
     return result.seconds if result.objective <= target else None
 
 
@@ -269,7 +282,7 @@ def ceres_dict(timing: Timing, K: int) -> dict[str, Any]:
     }
 
 
-def summary(comparisons: list[dict[str, Any]]) -> str:
+def summary(comparisons: list[dict[str, Any]], error: str) -> str:
     rows = [
         [
             c["name"],
@@ -287,7 +300,8 @@ def summary(comparisons: list[dict[str, Any]]) -> str:
         "problem", "cameras / points / observations", "F / K, start", f"Ceres, ≤ {ITERATIONS} it.",
         f"daba lm, ≤ {ITERATIONS} it.", "time to target, best Ceres", "daba lm", "ratio",
     )  # fmt: skip
-    return f"## Time to F_ref + {DELTA:g} (F_init − F_ref)\n\n{table(head, rows)}"
+    words = f"## Time to F_ref + {DELTA:g} (F_init − F_ref), {error} error"
+    return f"{words}\n\n{table(head, rows)}"
 
 
 def times(ratio: float | None) -> str:

@@ -7,6 +7,10 @@
 //   r = u - m h,   m = n_xy,   h = (m.u) / (1 + |n_z|) + sign(n_z) p_z
 // are e in an orthonormal basis: |r| = |e|. With a 9-dof camera block Ceres then runs its <2,3,9> Schur kernels.
 //
+// With --error pixel it is the reprojection error of BAL's own cameras, as other solvers have it,
+//   r = f (1 + k1 s + k2 s^2) m - x,   m = y_xy / y_z,   s = |m|^2,   y = R^T (l - t),
+// where signs are such that cameras look along +z. Then (d1, d2, d3) of a camera block are (f, k1, k2).
+//
 // Prints one JSON object. Exit code: 0 solved, 1 the solver (or --check) failed, 2 bad input or options.
 #include <ceres/ceres.h>
 #include <ceres/rotation.h>
@@ -46,7 +50,7 @@ struct Scene {
   std::vector<double> cameras, points;
 };
 
-Scene ReadBal(const std::string& path, bool quaternion) {
+Scene ReadBal(const std::string& path, bool quaternion, bool pixel) {
   std::string text;
   if (path == "-") {
     text.assign(std::istreambuf_iterator<char>(std::cin), {});
@@ -101,19 +105,78 @@ Scene ReadBal(const std::string& path, bool quaternion) {
     }
     double* rest = camera + scene.stride - 6;
     ceres::AngleAxisRotatePoint(inverse, bal + 3, rest);
-    rest[3] = 1;
-    rest[4] = bal[7] * f * f;
-    rest[5] = bal[8] * f * f * f * f;
+    rest[3] = pixel ? f : 1;
+    rest[4] = pixel ? bal[7] : bal[7] * f * f;
+    rest[5] = pixel ? bal[8] : bal[8] * f * f * f * f;
   }
   scene.points.resize(3 * size_t(scene.num_points));
   for (double& x : scene.points) x = -number();
   for (Observation& o : scene.observations) {
-    const double f = focal[o.camera];
+    const double f = pixel ? 1 : focal[o.camera];
     o.ux /= -f;
     o.uy /= -f;
-    o.weight = f * std::sqrt(1 + o.ux * o.ux + o.uy * o.uy);
+    o.weight = pixel ? 1 : f * std::sqrt(1 + o.ux * o.ux + o.uy * o.uy);
   }
   return scene;
+}
+
+// y = R^T (l - t): the point in the camera frame.
+template <bool kQuaternion, typename T>
+Eigen::Matrix<T, 3, 1> InCamera(const T* camera, const T* point) {
+  using V = Eigen::Matrix<T, 3, 1>;
+  const T* centre = camera + (kQuaternion ? 4 : 3);
+  const V delta(point[0] - centre[0], point[1] - centre[1], point[2] - centre[2]);
+  V y;
+  if constexpr (kQuaternion) {
+    y = Eigen::Map<const Eigen::Quaternion<T>>(camera).conjugate() * delta;
+  } else {
+    const T inverse[3] = {-camera[0], -camera[1], -camera[2]};
+    ceres::AngleAxisRotatePoint(inverse, delta.data(), y.data());
+  }
+  return y;
+}
+
+template <bool kQuaternion>
+Mat3 RotationOf(const double* camera) {
+  Mat3 R;
+  if constexpr (kQuaternion) {
+    R = Eigen::Map<const Eigen::Quaterniond>(camera).toRotationMatrix();
+  } else {
+    ceres::AngleAxisToRotationMatrix(camera, R.data());
+  }
+  return R;
+}
+
+// Jacobians of both blocks from dr/dl and dr/dd: with R <- exp(w) R, dr/dt = -dr/dl and dr/dw = dr/dl [delta]x, which
+// is mapped to the block's own rotation parameters.
+template <bool kQuaternion>
+void PutJacobians(const double* camera, const Vec3& delta, const Mat23& dl, const Mat23& dd, double** jacobians) {
+  constexpr int kRotation = kQuaternion ? 4 : 3;
+  if (jacobians[1]) Eigen::Map<Eigen::Matrix<double, 2, 3, Eigen::RowMajor>>{jacobians[1]} = dl;
+  if (!jacobians[0]) return;
+  Eigen::Map<Eigen::Matrix<double, 2, kRotation + 6, Eigen::RowMajor>> J(jacobians[0]);
+  Mat23 dw;
+  dw.row(0) = dl.row(0).cross(delta.transpose());
+  dw.row(1) = dl.row(1).cross(delta.transpose());
+  if constexpr (kQuaternion) {
+    // EigenQuaternionManifold: q <- exp(z) q with z = w / 2. The columns of B = dq/dz are orthonormal, so the
+    // ambient derivative 2 dr/dw B^T gives 2 dr/dw in the tangent space.
+    const double x = camera[0], y = camera[1], z = camera[2], w = camera[3];
+    Eigen::Matrix<double, 3, 4> Bt;
+    Bt << w, -z, y, -x, z, w, -x, -y, -y, x, w, -z;
+    J.template leftCols<4>() = 2 * dw * Bt;
+  } else {
+    const Vec3 r(camera[0], camera[1], camera[2]);  // exp(r + dr) = exp(L dr) exp(r)
+    const double t2 = r.squaredNorm(), t = std::sqrt(t2);
+    const bool tiny = t2 < 1e-8;
+    const double A = tiny ? 0.5 - t2 / 24 : (1 - std::cos(t)) / t2;
+    const double B = tiny ? 1.0 / 6 - t2 / 120 : (t - std::sin(t)) / (t2 * t);
+    Mat3 X;
+    X << 0, -r[2], r[1], r[2], 0, -r[0], -r[1], r[0], 0;
+    J.template leftCols<3>() = dw * (Mat3::Identity() + A * X + B * X * X);
+  }
+  J.template middleCols<3>(kRotation) = -dl;
+  J.template rightCols<3>() = dd;
 }
 
 // The residual for Ceres' automatic differentiation: r above (size 2), or the paper's e in the camera frame (size 3).
@@ -124,16 +187,8 @@ struct RayError {
   template <typename T>
   bool operator()(const T* camera, const T* point, T* residual) const {
     using V = Eigen::Matrix<T, 3, 1>;
-    const T* centre = camera + (kQuaternion ? 4 : 3);
-    const T* d = centre + 3;
-    const V delta(point[0] - centre[0], point[1] - centre[1], point[2] - centre[2]);
-    V y;  // delta in the camera frame
-    if constexpr (kQuaternion) {
-      y = Eigen::Map<const Eigen::Quaternion<T>>(camera).conjugate() * delta;
-    } else {
-      const T inverse[3] = {-camera[0], -camera[1], -camera[2]};
-      ceres::AngleAxisRotatePoint(inverse, delta.data(), y.data());
-    }
+    const T* d = camera + (kQuaternion ? 7 : 6);
+    const V y = InCamera<kQuaternion>(camera, point);
     const double s = ux * ux + uy * uy;
     const T pz = d[0] + s * (d[1] + s * d[2]);
     if constexpr (kSize == 3) {
@@ -151,9 +206,8 @@ struct RayError {
   }
 };
 
-// The same r with its derivatives by hand. For a left perturbation R <- exp(w) R:
-//   dr/dl = G R^T,  dr/dt = -dr/dl,  dr/dw = dr/dl [delta]x,  dr/dd = -sign(n_z) m (1, s, s^2),
-// with G = dr/dn (I - n n^T) / |delta|. dr/dw is then mapped to the block's own rotation parameters.
+// The same r with its derivatives by hand: dr/dl = G R^T with G = dr/dn (I - n n^T) / |delta|, and
+// dr/dd = -sign(n_z) m (1, s, s^2).
 template <bool kQuaternion>
 class AnalyticRayError : public ceres::SizedCostFunction<2, kQuaternion ? 10 : 9, 3> {
  public:
@@ -164,12 +218,7 @@ class AnalyticRayError : public ceres::SizedCostFunction<2, kQuaternion ? 10 : 9
     const double* camera = parameters[0];
     const Eigen::Map<const Vec3> centre(camera + kRotation), d(camera + kRotation + 3), point(parameters[1]);
     const Vec3 delta = point - centre;
-    Mat3 R;
-    if constexpr (kQuaternion) {
-      R = Eigen::Map<const Eigen::Quaterniond>(camera).toRotationMatrix();
-    } else {
-      ceres::AngleAxisToRotationMatrix(camera, R.data());
-    }
+    const Mat3 R = RotationOf<kQuaternion>(camera);
     const double inverse_norm = 1 / delta.norm(), s = u_.squaredNorm();
     const Vec3 n = R.transpose() * delta * inverse_norm;
     const Eigen::Vector2d m = n.head<2>();
@@ -185,32 +234,8 @@ class AnalyticRayError : public ceres::SizedCostFunction<2, kQuaternion ? 10 : 9
     dn.col(2) = (sign * a * c * c) * m;
     const Eigen::Vector2d along = dn * n;
     const Mat23 dl = (weight_ * inverse_norm) * (dn - along * n.transpose()) * R.transpose();
-    if (jacobians[1]) Eigen::Map<Eigen::Matrix<double, 2, 3, Eigen::RowMajor>>{jacobians[1]} = dl;
-    if (!jacobians[0]) return true;
-
-    Eigen::Map<Eigen::Matrix<double, 2, kRotation + 6, Eigen::RowMajor>> J(jacobians[0]);
-    Mat23 dw;
-    dw.row(0) = dl.row(0).cross(delta.transpose());
-    dw.row(1) = dl.row(1).cross(delta.transpose());
-    if constexpr (kQuaternion) {
-      // EigenQuaternionManifold: q <- exp(z) q with z = w / 2. The columns of B = dq/dz are orthonormal, so the
-      // ambient derivative 2 dr/dw B^T gives 2 dr/dw in the tangent space.
-      const double x = camera[0], y = camera[1], z = camera[2], w = camera[3];
-      Eigen::Matrix<double, 3, 4> Bt;
-      Bt << w, -z, y, -x, z, w, -x, -y, -y, x, w, -z;
-      J.template leftCols<4>() = 2 * dw * Bt;
-    } else {
-      const Vec3 r(camera[0], camera[1], camera[2]);  // exp(r + dr) = exp(L dr) exp(r)
-      const double t2 = r.squaredNorm(), t = std::sqrt(t2);
-      const bool tiny = t2 < 1e-8;
-      const double A = tiny ? 0.5 - t2 / 24 : (1 - std::cos(t)) / t2;
-      const double B = tiny ? 1.0 / 6 - t2 / 120 : (t - std::sin(t)) / (t2 * t);
-      Mat3 X;
-      X << 0, -r[2], r[1], r[2], 0, -r[0], -r[1], r[0], 0;
-      J.template leftCols<3>() = dw * (Mat3::Identity() + A * X + B * X * X);
-    }
-    J.template middleCols<3>(kRotation) = -dl;
-    J.template rightCols<3>() = (-sign * weight_) * m * Eigen::RowVector3d(1, s, s * s);
+    const Mat23 dd = (-sign * weight_) * m * Eigen::RowVector3d(1, s, s * s);
+    PutJacobians<kQuaternion>(camera, delta, dl, dd, jacobians);
     return true;
   }
 
@@ -218,6 +243,62 @@ class AnalyticRayError : public ceres::SizedCostFunction<2, kQuaternion ? 10 : 9
   const Eigen::Vector2d u_;
   const double weight_;
 };
+
+// The reprojection error of BAL's cameras, for automatic differentiation and by hand.
+template <bool kQuaternion>
+struct PixelError {
+  double x, y;
+
+  template <typename T>
+  bool operator()(const T* camera, const T* point, T* residual) const {
+    const T* k = camera + (kQuaternion ? 7 : 6);
+    const Eigen::Matrix<T, 3, 1> seen = InCamera<kQuaternion>(camera, point);
+    const T m[2] = {seen[0] / seen[2], seen[1] / seen[2]};
+    const T s = m[0] * m[0] + m[1] * m[1];
+    const T zoom = k[0] * (1.0 + s * (k[1] + s * k[2]));
+    residual[0] = zoom * m[0] - x;
+    residual[1] = zoom * m[1] - y;
+    return true;
+  }
+};
+
+template <bool kQuaternion>
+class AnalyticPixelError : public ceres::SizedCostFunction<2, kQuaternion ? 10 : 9, 3> {
+ public:
+  AnalyticPixelError(double x, double y) : x_(x, y) {}
+
+  bool Evaluate(double const* const* parameters, double* residual, double** jacobians) const override {
+    const double* camera = parameters[0];
+    const Eigen::Map<const Vec3> centre(camera + (kQuaternion ? 4 : 3)), k(camera + (kQuaternion ? 7 : 6)),
+        point(parameters[1]);
+    const Vec3 delta = point - centre;
+    const Mat3 R = RotationOf<kQuaternion>(camera);
+    const Vec3 y = R.transpose() * delta;
+    const Eigen::Vector2d m = y.head<2>() / y[2];
+    const double s = m.squaredNorm(), bend = 1 + s * (k[1] + s * k[2]);
+    Eigen::Map<Eigen::Vector2d>{residual} = k[0] * bend * m - x_;
+    if (!jacobians) return true;
+
+    const Eigen::Matrix2d dm =
+        k[0] * (bend * Eigen::Matrix2d::Identity() + (2 * k[1] + 4 * k[2] * s) * m * m.transpose());
+    Mat23 dy;
+    dy.leftCols<2>() = dm / y[2];
+    dy.col(2) = -(dm * m) / y[2];
+    const Mat23 dk = m * Eigen::RowVector3d(bend, k[0] * s, k[0] * s * s);
+    PutJacobians<kQuaternion>(camera, delta, dy * R.transpose(), dk, jacobians);
+    return true;
+  }
+
+ private:
+  const Eigen::Vector2d x_;
+};
+
+template <bool kQuaternion>
+ceres::CostFunction* PixelCost(const std::string& jacobian, const Observation& o) {
+  if (jacobian == "analytic") return new AnalyticPixelError<kQuaternion>(o.ux, o.uy);
+  using Error = PixelError<kQuaternion>;
+  return new ceres::AutoDiffCostFunction<Error, 2, kQuaternion ? 10 : 9, 3>(new Error{o.ux, o.uy});
+}
 
 template <bool kQuaternion, int kSize>
 ceres::CostFunction* AutoCost(const Observation& o) {
@@ -231,7 +312,8 @@ ceres::CostFunction* MakeCost(const std::string& jacobian, const Observation& o)
   return jacobian == "auto" ? AutoCost<kQuaternion, 2>(o) : AutoCost<kQuaternion, 3>(o);
 }
 
-ceres::CostFunction* MakeCost(bool quaternion, const std::string& jacobian, const Observation& o) {
+ceres::CostFunction* MakeCost(bool quaternion, bool pixel, const std::string& jacobian, const Observation& o) {
+  if (pixel) return quaternion ? PixelCost<true>(jacobian, o) : PixelCost<false>(jacobian, o);
   return quaternion ? MakeCost<true>(jacobian, o) : MakeCost<false>(jacobian, o);
 }
 
@@ -242,7 +324,7 @@ std::unique_ptr<ceres::Manifold> CameraManifold() {
 
 // Largest relative differences over the observations at the start: |r| against |e|, the gradient of |r|^2 / 2 against
 // that of |e|^2 / 2, and the analytic against the automatic derivatives of r, all in the tangent space.
-bool Check(const Scene& scene, bool quaternion) {
+bool Check(const Scene& scene, bool quaternion, bool pixel) {
   using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   const int size = scene.stride;
   Matrix plus = Matrix::Identity(size, 9);
@@ -255,7 +337,7 @@ bool Check(const Scene& scene, bool quaternion) {
     Eigen::VectorXd r[3];
     const char* kind[3] = {"analytic", "auto", "auto3"};
     for (int k = 0; k < 3; ++k) {
-      const std::unique_ptr<ceres::CostFunction> cost(MakeCost(quaternion, kind[k], o));
+      const std::unique_ptr<ceres::CostFunction> cost(MakeCost(quaternion, pixel, kind[k], o));
       const int rows = cost->num_residuals();
       Matrix camera(rows, size), point(rows, 3);
       double* blocks[2] = {camera.data(), point.data()};
@@ -276,7 +358,8 @@ bool Check(const Scene& scene, bool quaternion) {
 const char* const kUsage =
     "usage: ceres_ba FILE|- [--linear-solver dense_schur|sparse_schur|iterative_schur|sparse_normal_cholesky|cgnr]\n"
     "  [--preconditioner identity|jacobi|schur_jacobi|cluster_jacobi|cluster_tridiagonal] [--explicit-schur]\n"
-    "  [--jacobian analytic|auto|auto3] [--rotation quaternion|angle_axis] [--dense-library eigen|lapack]\n"
+    "  [--error ray|pixel] [--jacobian analytic|auto|auto3] [--rotation quaternion|angle_axis]\n"
+    "  [--dense-library eigen|lapack]\n"
     "  [--loss trivial|huber|softl1|cauchy] [--loss-radius PIXELS] [--iterations N] [--max-seconds S] [--threads N]\n"
     "  [--inner-iterations] [--initial-radius R] [--eta E] [--check]\n";
 
@@ -299,7 +382,8 @@ int main(int argc, char** argv) {
   FLAGS_minloglevel = google::GLOG_ERROR;
 
   std::map<std::string, std::string> option = {
-      {"linear-solver", "sparse_schur"}, {"preconditioner", ""}, {"jacobian", "analytic"}, {"rotation", "quaternion"},
+      {"linear-solver", "sparse_schur"}, {"preconditioner", ""}, {"jacobian", "analytic"}, {"error", "ray"},
+      {"rotation", "quaternion"},
       {"dense-library", "eigen"}, {"loss", "trivial"}, {"loss-radius", "32"}, {"iterations", "40"},
       {"max-seconds", "1e9"}, {"threads", "1"}, {"initial-radius", "1e4"}, {"eta", "0.1"}};
   std::map<std::string, bool> flag = {{"explicit-schur", false}, {"inner-iterations", false}, {"check", false}};
@@ -329,6 +413,7 @@ int main(int argc, char** argv) {
   auto number = [&option](const std::string& name, double low, bool whole) {
     return ToNumber(name, option[name], low, whole);
   };
+  const bool pixel = choose("error", {"ray", "pixel"}) == "pixel";
   const std::string jacobian = choose("jacobian", {"analytic", "auto", "auto3"});
   const bool quaternion = choose("rotation", {"quaternion", "angle_axis"}) == "quaternion";
 
@@ -363,8 +448,8 @@ int main(int argc, char** argv) {
   if (loss_name == "softl1") loss = new ceres::SoftLOneLoss(radius);
   if (loss_name == "cauchy") loss = new ceres::CauchyLoss(radius);
 
-  Scene scene = ReadBal(path, quaternion);
-  if (flag["check"]) return Check(scene, quaternion) ? 0 : 1;
+  Scene scene = ReadBal(path, quaternion, pixel);
+  if (flag["check"]) return Check(scene, quaternion, pixel) ? 0 : 1;
 
   // Points are eliminated first; Ceres takes the cost functions, the loss and the manifold.
   const size_t stride = scene.stride, count = scene.observations.size();
@@ -376,7 +461,7 @@ int main(int argc, char** argv) {
   for (const Observation& o : scene.observations) {
     double* camera = &scene.cameras[stride * o.camera];
     double* point = &scene.points[3 * size_t(o.point)];
-    problem.AddResidualBlock(MakeCost(quaternion, jacobian, o), loss, camera, point);
+    problem.AddResidualBlock(MakeCost(quaternion, pixel, jacobian, o), loss, camera, point);
     ordering->AddElementToGroup(point, 0);
     if (ordering->AddElementToGroup(camera, 1) && manifold && !problem.HasManifold(camera))
       problem.SetManifold(camera, manifold);
@@ -394,7 +479,8 @@ int main(int argc, char** argv) {
   out.precision(12);
   out << "{\"cameras\": " << scene.num_cameras << ", \"points\": " << scene.num_points
       << ", \"observations\": " << count
-      << ", \"loss\": \"" << loss_name << "\", \"loss_radius\": " << (loss ? option["loss-radius"] : "null")
+      << ", \"error\": \"" << option["error"]
+      << "\", \"loss\": \"" << loss_name << "\", \"loss_radius\": " << (loss ? option["loss-radius"] : "null")
       << ", \"linear_solver\": \"" << Lower(ceres::LinearSolverTypeToString(summary.linear_solver_type_used))
       << "\", \"preconditioner\": "
       << (iterative ? '"' + Lower(ceres::PreconditionerTypeToString(summary.preconditioner_type_used)) + '"' : "null")
