@@ -24,7 +24,7 @@ RISE_WITH_PRIORS = 1.5
 """The same where priors pull at the model: surveyed positions honestly cost pixels."""
 FLOOR = 0.05
 """Pixels that nobody calls clearly worse: a model without noise, and priors that have some."""
-SAMPLE = 500_000
+SAMPLE = 100_000
 """Observations that are compared: enough for a mean, and quick where there are many more."""
 HIDDEN = 1e-3
 """Share of observations that may come out behind their cameras, beyond those at the start."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from typing import Any
 
 from daba.core.errors import DabaError
@@ -12,13 +13,24 @@ SPIN = "10000"
 """A thread that waits spins for some ten microseconds and then sleeps. OpenMP's own default is to
 spin for as long as it takes, and on a busy machine that made a solve thirty times slower."""
 
+WITH_BLAS = ("scipy.linalg", "torch", "mkl")
+"""Packages that bring a BLAS of their own."""
+
 
 def one_blas_thread() -> Any:
     """A context in which BLAS runs on one thread: kernels call it from many, and its own threads
     would change the order of sums with their number."""
-    from threadpoolctl import threadpool_limits
+    loaded = tuple(name for name in WITH_BLAS if name in sys.modules)
+    return _libraries(loaded).limit(limits=1, user_api="blas")
 
-    return threadpool_limits(1, user_api="blas")
+
+@cache
+def _libraries(loaded: tuple[str, ...]) -> Any:
+    """What has threads of its own in this process; found once, which takes 5 ms, for each set of
+    packages that bring such."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def set_threads(threads: int | None) -> int:
