@@ -25,13 +25,13 @@ class Tables:
     refined: tuple[tuple[int, ...], ...]
     """Of each model the parameters that any of its cameras refines."""
     number: Int32
-    """Numbers of the cameras that several frames have, ascending."""
+    """Numbers of the cameras that several frames have, ascending; of all where none is refined."""
     params: Floats
     """Theirs, (·, ROW)."""
     free: np.ndarray
     """Which of their refined parameters may change, (·, width)."""
     alone: bool
-    """Whether there are cameras of one frame only."""
+    """Whether there are cameras of one frame only, as part of its block."""
     sensors: Floats
     moves: np.ndarray
 
@@ -109,16 +109,16 @@ def _tables_of(cameras: Floats, sensors: Floats) -> Tables:
     refined = tuple(
         tuple(np.flatnonzero(may[model == m].any(axis=0)).tolist()) for m in range(len(models))
     )
-    common = np.flatnonzero(frames > 1)
+    width = max(len(r) for r in refined)
+    common = np.flatnonzero((frames > 1) | (width == 0))
     places, at = np.unique(sensors[:, row.SENSOR], return_index=True)
     place = np.tile(np.zeros(12), (int(places.max()) + 1, 1))
     moves = np.zeros(len(place), bool)
     place[places.astype(int)] = sensors[at, row.PLACE]
     moves[places.astype(int)] = sensors[at, row.MOVES] > 0
-    width = max(len(r) for r in refined)
     return Tables(
         models, refined, number[common].astype(np.int32), _params(one[common], models),
-        _free(may[common], model[common], refined, width), bool((frames == 1).any()), place, moves,
+        _free(may[common], model[common], refined, width), len(common) < len(frames), place, moves,
     )  # fmt: skip
 
 

@@ -150,10 +150,14 @@ def _from_store(store: Store, options: Options, comm: Communicator) -> Setup:
 
 def _with_rows(piece: Piece, store: Store, options: Options) -> Piece:
     """A piece of the pixel error, with all that its images' cameras are."""
-    from daba.problem.image_rows import image_rows
+    from daba.problem.image_rows import image_rows, of_focal_lengths
 
     optics = refined(store.optics, options)
-    return replace(piece, cameras=image_rows(optics, piece.cameras[:, :12], piece.camera_id))
+    return replace(
+        piece,
+        cameras=image_rows(optics, piece.cameras[:, :12], piece.camera_id),
+        constraints=of_focal_lengths(piece.constraints, piece.cameras[:, 12]),
+    )
 
 
 def refined(optics: Optics, o: Options) -> Optics:

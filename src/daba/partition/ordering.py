@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -112,10 +111,7 @@ class Layout:
     """The problem's number of each observation of `intra`."""
     inter_id: Ints
     outer_id: Ints
-
-    @cached_property
-    def constraints(self) -> Constraints | None:
-        return self.problem.constraints
+    constraints: Constraints | None
 
     def piece(self, device: int) -> Piece:
         e = self.extent
@@ -164,10 +160,13 @@ def lay_out(problem: Problem, partition: Partition, error: Error = "ray") -> Lay
     intra = order[~crosses[order]] if len(inter) else order
     outer = inter[stable_order(camera[inter], problem.num_cameras)]
 
+    constraints = problem.constraints
     if error == "pixel":
-        from daba.problem.image_rows import image_rows
+        from daba.problem.image_rows import image_rows, of_focal_lengths
 
         cameras = image_rows(problem.optics, problem.poses)
+        if problem.priors is not None and len(problem.priors.intrinsics):
+            constraints = of_focal_lengths(constraints, problem.intrinsics[:, 0])
         u, weights = problem.pixels, np.ones(problem.num_observations)
     else:
         cameras, u, weights = problem.cameras, problem.u, problem.weights
@@ -187,6 +186,7 @@ def lay_out(problem: Problem, partition: Partition, error: Error = "ray") -> Lay
         intra_id=intra.astype(number),
         inter_id=inter.astype(number),
         outer_id=outer.astype(number),
+        constraints=constraints,
     )
 
 

@@ -16,8 +16,8 @@ from daba.core.camera_models import BUNDLER, PARAMETERS
 from daba.problem.optics import IDENTITY, Optics, compose
 
 if TYPE_CHECKING:
-    from daba.problem.priors import Priors
-    from daba.problem.problem import Floats, Problem
+    from daba.problem.constraints import Constraints
+    from daba.problem.problem import Floats
 
 POSE = slice(0, 12)
 """R, row by row, and centre of the image's frame, rig to world."""
@@ -40,18 +40,19 @@ WIDTH = PLACE.stop
 BITS = 2.0 ** np.arange(PARAMETERS)
 
 
-def relative_priors(problem: Problem) -> Priors | None:
-    """Priors with d1, which scales the focal length, as a share of that at the start; of the rest
-    of d pixels know nothing."""
-    priors = problem.priors
-    if priors is None or not len(priors.intrinsics):
-        return priors
+def of_focal_lengths(constraints: Constraints | None, d1: Floats) -> Constraints | None:
+    """With priors of d, of which d1 scales the focal length, as priors of that: targets are shares
+    of what it is at the start, where the cameras have `d1`. Of d2 and d3 pixels know nothing."""
+    priors = None if constraints is None else constraints.priors
+    if constraints is None or priors is None or not len(priors.intrinsics):
+        return constraints
     of = priors.intrinsics
-    d1 = problem.intrinsics[of.index, 0]
+    start = d1[of.index]
     target, information = np.zeros_like(of.target), np.zeros_like(of.information)
-    target[:, 0] = of.target[:, 0] / d1
-    information[:, 0, 0] = of.information[:, 0, 0] * d1**2
-    return replace(priors, intrinsics=replace(of, target=target, information=information))
+    target[:, 0] = of.target[:, 0] / start
+    information[:, 0, 0] = of.information[:, 0, 0] * start**2
+    shares = replace(of, target=target, information=information)
+    return replace(constraints, priors=replace(priors, intrinsics=shares))
 
 
 def image_rows(optics: Optics, poses: Floats, image: np.ndarray | slice = slice(None)) -> Floats:
