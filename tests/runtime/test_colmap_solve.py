@@ -41,7 +41,7 @@ def start(model: str, folder: Path, **options: Any) -> Path:
 
 
 @pytest.mark.parametrize("cameras", [1, 8])
-@pytest.mark.parametrize("model", sorted(set(camera_models.MODELS) - {"EQUIRECTANGULAR"}))
+@pytest.mark.parametrize("model", sorted(camera_models.MODELS))
 def test_as_good_as_colmap(model: str, cameras: int, tmp_path: Path) -> None:
     """One camera for all images, and one for each."""
     folder = start(model, tmp_path / "start", cameras=cameras, images=8 // cameras)
@@ -53,6 +53,58 @@ def test_as_good_as_colmap(model: str, cameras: int, tmp_path: Path) -> None:
     assert error < 0.5 * mean_error(read(folder))
     assert result.colmap_errors is not None
     assert result.colmap_errors["mean_px"] == pytest.approx(error, rel=1e-9)
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+@pytest.mark.parametrize("refined", [True, False])
+def test_rigs_as_good_as_colmap(refined: bool, devices: int, tmp_path: Path) -> None:
+    """Three sensors, eight frames; sensors move in their rig, or do not."""
+    start = perturbed(synthetic(cameras=1, sensors=3, images=8, points=100, noise=1.0))
+    folder = written(start, tmp_path / "start")
+    options = pycolmap.BundleAdjustmentOptions()
+    options.print_summary, options.refine_sensor_from_rig = False, refined
+    theirs = read(folder)
+    pycolmap.bundle_adjustment(theirs, options)
+    result = daba.solve(daba.load(folder), refine_sensor_from_rig=refined, devices=devices)
+    daba.save(result.problem, tmp_path / "out")
+    ours = read(tmp_path / "out")
+    assert mean_error(ours) <= 1.001 * mean_error(theirs)
+    for number, rig in read(folder).rigs.items():
+        for sensor, pose in rig.non_ref_sensors.items():
+            same = np.array_equal(pose.matrix(), ours.rigs[number].non_ref_sensors[sensor].matrix())
+            assert same is not refined
+
+
+@pytest.mark.parametrize("sigma", [1e-6, 1e3])
+def test_priors_of_focal_lengths_in_pixels(sigma: float, tmp_path: Path) -> None:
+    """A strong one is obeyed and a weak one is not felt, from the model and from its store."""
+    model = daba.load(start("SIMPLE_RADIAL", tmp_path / "start", cameras=1, images=8))
+    [before] = model.camera_params.values()
+    d = model.intrinsics[:1] * [1.03, 1.0, 1.0]
+    known = daba.Targets.make([0], d, information=np.diag([sigma**-2, 0, 0])[None])
+    problem = model.changed(priors=daba.Priors(intrinsics=known))
+    free = daba.solve(model)
+    results = [daba.solve(problem, iterations=60)]
+    writing.save(problem, tmp_path / "start.daba", 2)
+    results.append(daba.solve(Store(tmp_path / "start.daba"), iterations=60))
+    for result in results:
+        solution = result.problem if result is results[0] else daba.gather(result)
+        assert solution is not None
+        [params] = solution.camera_params.values()
+        if sigma < 1:
+            assert params[0] == pytest.approx(1.03 * before[0], rel=1e-4)
+        else:
+            [unbound] = free.problem.camera_params.values()
+            assert params[0] == pytest.approx(unbound[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("points", [60, 500])
+def test_nothing_is_refined_of_cameras_that_images_have_alone(points: int, tmp_path: Path) -> None:
+    folder = start("SIMPLE_RADIAL", tmp_path / "start", cameras=8, images=1, points=points)
+    result = daba.solve(daba.load(folder), refine_focal_length=False, refine_extra_params=False)
+    daba.save(result.problem, tmp_path / "out")
+    aim = adjusted_by_colmap(folder, intrinsics=False)
+    assert mean_error(read(tmp_path / "out")) <= 1.001 * aim
 
 
 def test_fixed_intrinsics(tmp_path: Path) -> None:

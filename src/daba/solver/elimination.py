@@ -24,6 +24,8 @@ class Cost(NamedTuple):
     """Pairs of observations of one point, each of which adds a block."""
     factor_flops: float
     bytes: float
+    density: float = 0.0
+    """Share of pairs of frames that see common points, where it is known."""
 
     def fits(self, observations: float) -> bool:
         """Whether factors take no more memory than they may."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from colmap_models import perturbed, synthetic, written
 from jobs import Job, bits, constrained, needs_mpi, read_history, run_all, scene, side_by_side
 from odd_problems import mirrored
 from places import HELPERS
@@ -82,6 +83,8 @@ CASES = {
     "lm, uneven": Case("uneven.daba", "--gradient-tolerance 1e-99", devices=3, most=3),
     "lm, asked": Case("asked.npz", f"--check {HUBER} --gradient-tolerance 1e-99"),
     "lm, asked, store": Case("asked.daba", "--linear-solver pcg", output="daba"),
+    "pixels, rigs": Case("rigs.npz", f"--check {HUBER} --gradient-tolerance 1e-99", most=3),
+    "pixels, rigs, store": Case("rigs.daba", "--linear-solver pcg", output="daba", most=3),
     "lm, finishing": Case("scene.npz", "--method daba --finish lm", most=3, solves=2),
 }
 COUNTS = {name: [r for r in RANKS if r <= case.most] for name, case in CASES.items()}
@@ -106,6 +109,11 @@ def folder(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> Path:
     asked = constrained(problem)
     daba.save(asked, folder / "asked.npz")
     write_store(lay_out(asked, make_partition(asked, 8)), folder / "asked.daba")
+    rigs = perturbed(synthetic(cameras=2, sensors=2, images=8, points=60), rotation=0.1)
+    written(rigs, folder / "rigs")
+    pixels = daba.constrain(daba.load(folder / "rigs"), fix="gauge", intrinsics_prior=0.1)
+    daba.save(pixels, folder / "rigs.npz")
+    write_store(lay_out(pixels, make_partition(pixels, 8)), folder / "rigs.daba")
     # the last device has a scene of its own, and no neighbours
     small = scene(10, 80, seed=1)
     two = side_by_side(problem, small)

@@ -23,6 +23,9 @@ def split_frames(shard: Shard, given: LmInput, frames: float) -> Int32:
         count = round((hi - lo) / frames)
         if count < 2:
             continue
+        if count == hi - lo:
+            out[lo:hi] = np.arange(count)
+            continue
         frame, point = _seen_by(shard, given.frame, lo, hi)
         load = np.bincount(frame, minlength=hi - lo)
         if has_metis():

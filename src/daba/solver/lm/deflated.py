@@ -28,6 +28,10 @@ RESIDUAL = 0.3
 """Conjugate gradients stop when √(rᵀS_cc⁻¹r) has fallen by this factor. Rounds to 1.001 of the
 optimum with 8 devices, for 0.1, 0.2, 0.3 and 0.5: kitti-vo-250 246, 186, 186, 176; notredame-150
 183, 166, 158, 153; city-1000 62, –, 45, 53."""
+ROUNDING = 1e-14
+"""Of yᵀSy: a residual rᵀS_cc⁻¹r below this share is rounding, and directions made of it lead
+astray. Where the coarse space is all there is (rigs of six images on two devices) it is 1e-18 from
+the beginning; six cameras on two devices lose their way at 7e-16."""
 MANY_ITERATIONS = 6
 """Of conjugate gradients for one step: when one takes so many, local eigenmodes take the place of
 bodies' motions. With 4, city-1000 has them, and takes longer."""
@@ -55,7 +59,9 @@ class Deflated(Reduced):
         self.frames = shard.x.frames
         self.stale = False
         """Whether eigenmodes are those of another linearization."""
-        if space.clusters and space.neighbours() < min(CHAIN, 0.25 * space.clusters):
+        self.bodies = space.clusters > 1
+        """Whether there are several bodies, whose place eigenmodes may take."""
+        if self.bodies and space.neighbours() < min(CHAIN, 0.25 * space.clusters):
             self._use_eigenmodes()
 
     @property
@@ -104,14 +110,16 @@ class Deflated(Reduced):
         space.factor()
         c = space.solve(space.right)
         self.ops.coarse_correct(space.blocks, space.Y, -space.by_block(c), h)
-        return Solution(*space.extend(c))
+        return Solution(*space.extend(c), energy=float(c @ space.right))
 
     def _correct(self, mu: float, z: Floats, solution: Solution, r: Floats) -> Floats:
         """Make the residual one without a part in the space, which is another now."""
         space, h = self.space, self.ops.no_steps()
         space.assemble(mu, z)
         space.factor()
-        c = space.solve(self.network.sum(space.modes_of(r)))
+        right = self.network.sum(space.modes_of(r))
+        c = space.solve(right)
+        solution.energy += float(c @ right)
         self.ops.coarse_correct(space.blocks, space.Y, -space.by_block(c), h)
         self.network.points(h)
         frames, shared = space.extend(c)
@@ -130,8 +138,8 @@ class Deflated(Reduced):
             sums = network.sum(ops.beside(ops.dots(r, w), space.project(w, h)))
             if iteration == 0:
                 rw = first = float(sums[0])
-                if not rw > 0.0:
-                    break
+            if not rw > ROUNDING * solution.energy:
+                break
             solved = space.solve(sums[1:])
             less, v_shared = space.extend(-solved)
             v = w + less
@@ -148,11 +156,12 @@ class Deflated(Reduced):
             alpha = rw / pSp
             solution.frames = solution.frames + alpha * p
             solution.shared = solution.shared + alpha * p_shared
+            solution.energy += alpha * rw
             r, w = r - alpha * Sp, w - alpha * t
             left = rw - alpha * (2.0 * wSp - alpha * SpSp)
             if not left > RESIDUAL**2 * first:
                 break
-            if iteration + 1 == MANY_ITERATIONS and self.eigenmodes is None and space.clusters:
+            if iteration + 1 == MANY_ITERATIONS and self.eigenmodes is None and self.bodies:
                 return r, True
             beta, rw = left / rw, left
         return r, False

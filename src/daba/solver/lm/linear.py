@@ -27,6 +27,8 @@ class Solution:
     shared: Floats
     iterations: int = 0
     """Of conjugate gradients."""
+    energy: float = 0.0
+    """yᵀSy, as far as they know it."""
 
 
 class Reduced(ABC):

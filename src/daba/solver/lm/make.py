@@ -25,6 +25,9 @@ SMALL = 3000
 MOTIONS = 12.0
 """Frames of a cluster that moves as a body in the coarse space. With 8 devices, city-300 takes 98
 rounds with one body for each device, 80 with bodies of 20 frames, 64 of 10 and of 6."""
+CROWDED = 0.5
+"""Share of pairs of frames with common points from which on each frame of one device is a cluster,
+and all are one body: where everybody sees everybody, nothing has to spread."""
 MOST_MOTIONS = 160
 """Bodies at most, where devices are fewer."""
 
@@ -88,13 +91,15 @@ def _with_clusters(
     from daba.solver.lm.clusters import split_frames
 
     B, speed, frames = given.kind.block, backend.speed, _frames_of_devices(shard, given)
-    too_many = comm.any(bool(frames.max() > speed.most_frames))
-    if not too_many and options.linear_solver != "pcg":
+    size = max(speed.cluster, float(comm.gather(frames).sum()) / speed.most_clusters)
+    if not comm.any(bool(frames.max() > speed.most_frames)):
         parts = make_lm_shard(shard, given, comm)
         plan, cost = backend.plan(parts.obs, _here(parts), B)
-        if options.linear_solver == "direct" or _pays(cost, speed, parts, comm):
+        crowded = shard.extent.devices == 1 and cost.density > CROWDED
+        pays = options.linear_solver == "auto" and _pays(cost, speed, parts, comm, crowded)
+        if options.linear_solver == "direct" or pays:
             return parts, plan
-    size = max(speed.cluster, float(comm.gather(frames).sum()) / speed.most_clusters)
+        size = 1.0 if crowded else size
     parts = make_lm_shard(shard, given, comm, split_frames(shard, given, size))
     return parts, backend.plan(parts.obs, _here(parts), B)[0]
 
@@ -104,15 +109,16 @@ def _here(parts: LmShard) -> np.ndarray:
     return parts.cluster[: parts.num_frames] - int(parts.cluster_ptr[parts.first_device])
 
 
-def _pays(cost: Cost, speed: Speed, parts: LmShard, comm: Communicator) -> bool:
+def _pays(cost: Cost, speed: Speed, parts: LmShard, comm: Communicator, crowded: bool) -> bool:
     """Decided from numbers of all processes: it must not depend on how devices are assigned."""
     own = float(parts.obs.point_ptr[parts.num_points])
-    rows = np.zeros((parts.devices, 4))
+    rows = np.zeros((parts.devices, len(cost) + 1))
     rows[0] = *cost, own
     *total, observations = comm.gather(rows).sum(axis=0)
     cost = type(cost)(*total)
     direct = speed.pair * cost.pairs + speed.flop * cost.factor_flops
-    quick = direct < max(speed.observation * observations, speed.least)
+    each = speed.crowded if crowded else speed.observation
+    quick = direct < max(each * observations, speed.least)
     return bool(quick and cost.fits(observations))
 
 
@@ -129,7 +135,8 @@ def _reduced(
         space = make_space(parts, ops, network, parts.cluster, 0) if shared else None
         return Direct(parts, ops, network, space)
     frames = float(network.comm.gather(_frames_of_devices(shard, given)).sum())
-    frames = max(MOTIONS, frames / MOST_MOTIONS)
+    alone = parts.cluster_ptr[-1] == frames and shard.extent.devices == 1
+    frames = frames if alone else max(MOTIONS, frames / MOST_MOTIONS)
     bodies, count = everywhere(parts, split_frames(shard, given, frames), network.comm)
     space = make_space(parts, ops, network, bodies, count)
     return Deflated(parts, ops, network, space, options.pcg_iterations)

@@ -51,7 +51,8 @@ def make_plan(obs: Observations, cluster: Int32, B: int) -> tuple[Plan, Cost]:
     )
     side = B * size
     flops = sum(factor_flops(filled, side) for filled in structures)
-    return plan, Cost(float(pairs.sum()), flops, 16.5 * side * side * len(plan.level_row))
+    room = 16.5 * side * side * len(plan.level_row)
+    return plan, Cost(float(pairs.sum()), flops, room, float(adjacent.mean()))
 
 
 def _shares(obs: Observations, cost: np.ndarray, place: Int32) -> tuple[Int64, Int64, Int32]:

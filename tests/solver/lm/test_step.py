@@ -1,0 +1,251 @@
+"""One step of Levenberg–Marquardt against dense algebra on derivatives by differences, and the CPU
+kernels against plain NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from lm_for_gpu import own_cameras, parts_of, rigs_that_share, shard_of_six
+
+from daba.backends.cpu.lm.operations import CpuOperations
+from daba.backends.cpu.pool import Pool
+from daba.backends.plain.operations import PlainOperations
+from daba.core.camera_models import MODELS, PARAMETERS, project
+from daba.core.decisions import DIAGONAL_FLOOR
+from daba.core.lm import Estimate, Loss
+from daba.core.options import Options
+from daba.distributed.comm.base import Communicator
+from daba.distributed.lm_rays import ray_input
+from daba.distributed.lm_shard import LmShard
+from daba.problem.optics import compose
+from daba.runtime.compile import compile_lm
+from daba.solver.lm import deflated
+from daba.solver.lm.direct import Direct
+from daba.solver.lm.linear import Whole
+from daba.solver.lm.network import Network
+from daba.solver.lm.solver import LevenbergMarquardt, add_parameters, retract
+from daba.solver.lm.spaces import make_space
+from daba.solver.lm.symbolic import make_plan
+
+pytestmark = pytest.mark.usefixtures("compiled")
+
+CASES: dict[str, Any] = {
+    "ray": lambda shard: ray_input(shard, Communicator()),
+    "lenses": lambda shard: own_cameras(shard, "FOV", "EUCM", "OPENCV_FISHEYE", "RADIAL"),
+    "panorama": lambda shard: own_cameras(shard, "EQUIRECTANGULAR", "SIMPLE_RADIAL"),
+    "rigs": rigs_that_share,
+}
+QUADRATIC = Loss(0, 1.0)
+MU = 1e-3
+
+
+def parts_named(name: str, points: int = 12, devices: int = 1) -> LmShard:
+    shard = shard_of_six(points, devices)
+    return parts_of(shard, CASES[name](shard))
+
+
+# Derivatives by differences
+
+
+def residuals(parts: LmShard, x: Estimate) -> np.ndarray:
+    """ω times the error of each observation, and L of each prior of a point, written down from the
+    definitions, with nothing but the projections of camera models."""
+    obs, images = parts.obs, parts.images
+    poses = x.frames[obs.frame]
+    if parts.kind.sensors != "none":
+        poses = compose(poses, x.sensors[images.sensor[obs.image]])
+    R, δ = poses[:, :9].reshape(-1, 3, 3), x.points[obs.point] - poses[:, 9:]
+    params = x.params[images.camera[obs.image]]
+    if parts.kind.error == "ray":
+        s = (obs.xy**2).sum(axis=1)
+        z = params[:, 0] + s * (params[:, 1] + s * params[:, 2])
+        ray = np.einsum("kij,kj->ki", R, np.column_stack([obs.xy, z]))
+        off = ray - δ * ((ray * δ).sum(axis=1) / (δ * δ).sum(axis=1))[:, None]
+        off = across(parts, off)
+    else:
+        seen = np.einsum("kji,kj->ki", R, δ)
+        off = np.zeros((len(seen), 2))
+        for m, name in enumerate(parts.kind.models):
+            k = np.flatnonzero(params[:, PARAMETERS] == m)
+            model = MODELS[name]
+            off[k] = project(model, params[k, : model.count], seen[k]).pixels - obs.xy[k]
+            if name == "EQUIRECTANGULAR":  # across its seam the other way is shorter
+                width = params[k, 0]
+                off[k, 0] -= width * np.round(off[k, 0] / width)
+    rows = [(obs.weight[:, None] * off).ravel()]
+    prior = parts.point_priors
+    if len(prior.row):
+        j = np.flatnonzero(prior.row >= 0)
+        root = np.linalg.cholesky(prior.information[prior.row[j]])
+        away = x.points[j] - prior.target[prior.row[j]]
+        rows.append(np.einsum("nab,na->nb", root, away).ravel())
+    return np.concatenate(rows)
+
+
+def across(parts: LmShard, off: np.ndarray) -> np.ndarray:
+    """The part of errors that lies across where the points are at the start, which is all of them
+    there: Gauss and Newton's matrix is made of this part's derivatives."""
+    obs = parts.obs
+    δ = parts.x.points[obs.point] - parts.x.frames[obs.frame, 9:]
+    n = δ / np.linalg.norm(δ, axis=1, keepdims=True)
+    return np.asarray(off - n * (off * n).sum(axis=1, keepdims=True))
+
+
+def moved(parts: LmShard, x: Estimate, v: np.ndarray) -> Estimate:
+    """x after a step of all that may move: frames, what is shared, points."""
+    kind, F, m = parts.kind, parts.num_frames, parts.shared.count
+    frames, shared, points = np.split(v, [F * kind.block, F * kind.block + m])
+    step, params, sensors = frames.reshape(F, -1), x.params.copy(), x.sensors
+    own = F if kind.own else 0
+    if own:
+        add_parameters(params[:own], step[:, 6:], kind)
+    if m:
+        camera, sensor = (
+            np.where(numbers >= 0, shared[numbers], 0.0)
+            for numbers in (parts.shared.camera, parts.shared.sensor)
+        )
+        add_parameters(params[own:], camera, kind)
+        sensors = retract(sensors, sensor)
+    return Estimate(
+        retract(x.frames, step[:, :6]), sensors, params, x.points + points.reshape(-1, 3)
+    )
+
+
+def free(parts: LmShard) -> np.ndarray:
+    """Which entries of a step may be other than zero."""
+    frames = np.ones(parts.num_frames * parts.kind.block, bool)
+    if len(parts.fixed_frames):
+        frames = ~parts.fixed_frames.ravel()
+    points = np.ones(3 * parts.num_points, bool)
+    if len(parts.fixed_points):
+        points = np.repeat(~parts.fixed_points, 3)
+    return np.concatenate([frames, np.ones(parts.shared.count, bool), points])
+
+
+def jacobian(parts: LmShard, columns: np.ndarray) -> np.ndarray:
+    """By central differences, each with a step that moves pixels by about 1e-2."""
+    x, n = parts.x, len(columns)
+    out = np.zeros((len(residuals(parts, x)), n))
+    for c in np.flatnonzero(columns):
+        v, h = np.zeros(n), 1e-6
+        for _ in range(2):  # the first tells how long the step should be
+            v[c] = h
+            change = residuals(parts, moved(parts, x, v)) - residuals(parts, moved(parts, x, -v))
+            out[:, c] = change / (2 * h)
+            h = 1e-2 / max(np.abs(out[:, c]).max(), 1e-8)
+    return out
+
+
+def damped(H: np.ndarray) -> np.ndarray:
+    """H + μ diag H, and a little where a parameter changes nothing."""
+    return H + MU * np.diag(np.maximum(np.diag(H), DIAGONAL_FLOOR))
+
+
+def quadratic_priors(parts: LmShard) -> LmShard:
+    """Priors of points without their robust loss, which differences of residuals do not know."""
+    return replace(parts, point_priors=parts.point_priors._replace(kind=0))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_is_that_of_dense_algebra(name: str) -> None:
+    parts = quadratic_priors(parts_named(name))
+    columns = free(parts)
+    J, r = jacobian(parts, columns)[:, columns], residuals(parts, parts.x)
+    expected = np.zeros(len(columns))
+    expected[columns] = -np.linalg.solve(damped(J.T @ J), J.T @ r)
+    ops = PlainOperations(parts, QUADRATIC)
+    assert ops.objective(parts.x).sum(axis=0)[0] == pytest.approx(0.5 * r @ r, rel=1e-12)
+    ops.linearize(parts.x)
+    ops.hold()
+    found = ops.solve(MU)
+    assert found is not None
+    frames, shared = found
+    F, m = frames.size, len(shared)
+    scale = np.abs(J).max(axis=0)  # steps are compared by the pixels they move
+    for here, there, size in (
+        (frames.ravel(), expected[:F], np.split(_spread(scale, columns), [F])[0]),
+        (shared, expected[F : F + m], _spread(scale, columns)[F : F + m]),
+    ):
+        largest = np.abs(there * size).max(initial=0.0)
+        np.testing.assert_allclose(here * size, there * size, atol=1e-6 * largest)
+
+
+def _spread(scale: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    out = np.zeros(len(columns))
+    out[columns] = scale
+    return out
+
+
+# The CPU's kernels against plain NumPy
+
+
+def solver_of(name: str, how: str, devices: int = 1, loss: Loss | None = None) -> Any:
+    """One of plain, direct and deflated, on 300 points."""
+    parts = parts_named(name, 300, devices)
+    shard = shard_of_six(300, devices)
+    loss = Loss(1, 1.5) if loss is None else loss
+    network = Network(parts, Communicator())
+    ops: Any
+    reduced: Any
+    if how == "plain":
+        ops = PlainOperations(parts, loss)
+        reduced = Whole(parts, ops, network)
+    else:
+        compile_lm(parts.kind, how == "deflated")
+        ops = CpuOperations(parts, loss, Pool(2))
+        ops.plan(make_plan(parts.obs, parts.cluster[: parts.num_frames], parts.kind.block)[0])
+        if how == "direct":
+            shared = parts.shared.count > 0
+            space = make_space(parts, ops, network, parts.cluster, 0) if shared else None
+            reduced = Direct(parts, ops, network, space)
+        else:
+            space = make_space(parts, ops, network, parts.cluster, devices)
+            reduced = deflated.Deflated(parts, ops, network, space, 100)
+    return LevenbergMarquardt(shard, parts, Options(method="lm"), network, ops, reduced)
+
+
+def values(solver: LevenbergMarquardt, iterations: int = 6) -> np.ndarray:
+    found = [solver.total[0]]
+    for _ in range(iterations):
+        solver.iterate()
+        found.append(solver.total[0])
+    return np.array(found)
+
+
+@pytest.mark.parametrize(
+    "name", ["ray", *(pytest.param(name, marks=pytest.mark.slow) for name in ("lenses", "rigs"))]
+)
+def test_kernels_find_what_plain_numpy_finds(name: str) -> None:
+    here, there = values(solver_of(name, "direct")), values(solver_of(name, "plain"))
+    assert there[-1] < 0.9 * there[0]
+    np.testing.assert_allclose(here, there, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["ray", "rigs"])
+def test_conjugate_gradients_find_what_a_direct_solution_finds(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two devices, for one damping after the other, where they go on as far as rounding lets
+    them; of the rigs the coarse space is all there is."""
+    monkeypatch.setattr(deflated, "RESIDUAL", 1e-10)
+    here, there = solver_of(name, "deflated", 2), solver_of(name, "plain")
+    for solver in (here, there):
+        solver.linearize()
+        solver.reduced.linearized(solver.x.frames)
+    for mu in (1e-4, 1e-3, 1e-2):
+        found, expected = here.reduced.solve(mu), there.reduced.solve(mu)
+        largest = np.abs(expected.frames).max()
+        np.testing.assert_allclose(found.frames, expected.frames, atol=1e-6 * largest)
+        np.testing.assert_allclose(found.shared, expected.shared, atol=1e-6, rtol=1e-6)
+        assert found.iterations < 20
+
+
+@pytest.mark.parametrize("name", ["ray", "rigs"])
+def test_f_never_rises(name: str) -> None:
+    """Nor where conjugate gradients stop early, as they do."""
+    F = values(solver_of(name, "deflated", 2), 8)
+    assert (np.diff(F) <= 0).all()
+    assert F[-1] < 0.9 * F[0]
