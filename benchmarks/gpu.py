@@ -20,7 +20,7 @@ import torch
 
 from daba.backends.gpu.kernels import decide, intra, moments, pcg, schur, state, step
 from daba.backends.gpu.operations import GpuOperations
-from daba.backends.table import Row
+from daba.backends.operations import Row
 from daba.core.options import Options
 from daba.distributed.shard import join
 from daba.io.store.store import Store

@@ -6,8 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from daba.partition.bisection import bisect_cameras
-from daba.partition.camera_graph import split_points
-from daba.partition.partition import Partition
+from daba.partition.partition import Partition, split_points
 from daba.problem.problem import Problem
 
 HEIGHT, FOCAL = 6.0, 1000.0

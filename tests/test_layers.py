@@ -173,8 +173,9 @@ problem = daba.Problem.from_arrays(
 daba.solve(problem, method=sys.argv[1], devices=int(sys.argv[2]), iterations=2)
 print(*(name for name in sys.modules if name.split(".")[0] == "daba"))
 """
-MOST_MODULES = 75
-"""Modules that one solve may load, packages without code left out."""
+MOST_MODULES = 50
+"""Modules that one solve may load, packages without code left out, and `daba` itself, which is but
+the list of public names."""
 
 
 @pytest.mark.usefixtures("compiled")
@@ -182,7 +183,7 @@ MOST_MODULES = 75
 def test_how_many_modules_a_solve_crosses(method: str, devices: int) -> None:
     command = [sys.executable, "-c", SOLVE, method, str(devices)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    loaded = [name for name in done.stdout.split() if _has_code(MODULES[name])]
+    loaded = [name for name in done.stdout.split() if name != "daba" and _has_code(MODULES[name])]
     print(f"{method} on {devices} devices loads {len(loaded)} modules")
     assert len(loaded) <= MOST_MODULES
 

@@ -117,7 +117,7 @@ def test_a_rule_says_what_it_should(name: str) -> None:
 
 @pytest.mark.parametrize("name", RULES)
 def test_numba_decides_the_same(name: str) -> None:
-    from daba.backends.cpu.kernels import decisions as bound
+    from daba.backends.cpu.kernels.binding import decisions as bound
 
     here = columns(getattr(decisions, name)(*RULES[name]))
     there = one_by_one(getattr(bound, name), RULES[name])

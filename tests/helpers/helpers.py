@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 import daba
-from daba.backends.cpu.equations import Equations
+from daba.backends.cpu.equations import Equations, Surrogate
 from daba.backends.cpu.operations import CpuOperations
-from daba.backends.cpu.surrogate import Surrogate
 from daba.backends.cpu.threads import set_threads
-from daba.backends.table import Row
+from daba.backends.operations import Row
 from daba.core.losses import LOSSES, Loss
 from daba.core.options import Options
 from daba.distributed.shard import Shard, State, make_shard

@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 
 import daba
 from daba.core.errors import DabaError
-from daba.partition.camera_graph import ROOM, settle_cameras
-from daba.partition.partition import Partition, make_partition, partition_from_arrays
+from daba.partition.partition import (
+    ROOM,
+    Partition,
+    make_partition,
+    partition_from_arrays,
+    settle_cameras,
+)
 from daba.partition.statistics import statistics
 from daba.problem.problem import Problem
 from helpers import random_partition, random_problem, synthetic

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import daba
-from daba.backends.table import Row
+from daba.backends.operations import Row
 from daba.core.losses import make_loss
 from daba.core.options import Options
 from daba.distributed.shard import make_shard

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import daba
-from daba.backends.table import Row
+from daba.backends.operations import Row
 from daba.core.errors import DabaError
 from daba.core.losses import Loss, make_loss
 from daba.core.options import ROUNDS, Options

@@ -21,9 +21,8 @@ from daba.problem import reference
 from daba.problem.problem import Floats, Problem
 from daba.solver.consensus.admm import RENEWED, Admm
 from daba.solver.consensus.consensus import Consensus
-from daba.solver.consensus.copies import Block, make_copies, of
+from daba.solver.consensus.copies import Block, CameraPrior, PointPrior, Prior, make_copies, of
 from daba.solver.consensus.douglas_rachford import TETHER, DouglasRachford
-from daba.solver.consensus.prior import CameraPrior, PointPrior, Prior
 from daba.solver.make import make_solver
 from helpers import (
     equations_of,

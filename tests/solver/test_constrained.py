@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import daba
-from daba.backends.cpu.surrogate import Surrogate
+from daba.backends.cpu.equations import Surrogate
 from daba.backends.operations import Base
 from daba.core.options import Options
 from daba.distributed.shard import make_shard

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from daba.backends.cpu.operations import CpuOperations
-from daba.backends.operations import Base
-from daba.backends.table import Row, Status
+from daba.backends.operations import Base, Row, Status
 from daba.core.options import Options
 from daba.core.types import Bools, State
 from daba.distributed.shard import make_shard

@@ -2,14 +2,14 @@
 level, and where iterations stop.
 
 As `formulas.py`, this is plain arithmetic on the numbers of one device, camera or point. Imported,
-it works on NumPy arrays; `backends/{cpu,gpu}/kernels/decisions.py` load this file again with `jit`,
-`where`, … bound to Numba's and to Triton's. Flags are combined by `&` and denied by `== 0`, which
-mean the same to all three. A constant that is handed to another function must be exact in single
-precision, to which Triton rounds it.
+it works on NumPy arrays; the backends load this file again with `jit`, `where`, … bound to Numba's
+and to Triton's. Flags are combined by `&` and denied by `== 0`, which mean the same to all three. A
+constant that is handed to another function must be exact in single precision, to which Triton
+rounds it.
 """
 
 if "jit" not in globals():
-    from daba.core.arithmetic import cube, jit, maximum, minimum, sqrt, where
+    from daba.core.formulas import cube, jit, maximum, minimum, sqrt, where
 
 # The trust region of a device: damping is 1 / radius
 

@@ -1,13 +1,32 @@
 """Ray, error, derivatives and losses: every scalar formula of the method, written once.
 
 Imported as it is, the formulas work on NumPy arrays (of one value per observation, broadcast).
-`backends/{cpu,gpu}/kernels/formulas.py` load this file again with `jit`, `sqrt`, …
-bound to Numba's and to Triton's.
+`backends/cpu/kernels/binding.py` and `backends/gpu/kernels/formulas.py` load this file again with
+`jit`, `sqrt`, … bound to Numba's and to Triton's.
 A camera `c` is anything indexable by 0…14 (R row by row, t, d), a point `l` by 0…2.
 """
 
-if "jit" not in globals():
-    from daba.core.arithmetic import exp, expm1, jit, log1p, sin, sqrt, where
+if "jit" not in globals():  # NumPy's meaning of the names that this and other files are written in
+    from numpy import (  # noqa: F401
+        arctan2,
+        exp,
+        expm1,
+        log1p,
+        maximum,
+        minimum,
+        sin,
+        sqrt,
+        tan,
+        where,
+    )
+
+    def jit(function):
+        """Nothing to compile: NumPy evaluates the formulas as they stand."""
+        return function
+
+    def cube(x):
+        return x**3
+
 
 TRIVIAL, HUBER, WELSCH, CAUCHY, GEMAN_MCCLURE, SOFT_L1 = range(6)
 

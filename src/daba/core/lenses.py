@@ -12,7 +12,7 @@ it again with `jit`, `sqrt`, … bound to Numba's and to Triton's. `k` is anythi
 """
 
 if "jit" not in globals():
-    from daba.core.arithmetic import arctan2, jit, sqrt, tan, where
+    from daba.core.formulas import arctan2, jit, sqrt, tan, where
 
 NEAR = 1e-4
 """Squared angle or radius below which series stand for quotients: their error is below 1e-15."""

@@ -13,7 +13,7 @@ Loaded like `formulas.py`, with two more names bound: RIG, whether images have s
 """
 
 if "jit" not in globals():
-    from daba.core.arithmetic import jit
+    from daba.core.formulas import jit
 
     RIG = True
 

@@ -5,8 +5,7 @@ formulas.
 """
 
 if "jit" not in globals():
-    from daba.core.arithmetic import jit
-    from daba.core.formulas import derivative_row, error, normal_basis
+    from daba.core.formulas import derivative_row, error, jit, normal_basis
 
 
 @jit

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from daba.core.lm import NO_PRIORS, Estimate, Images, Kind, Loss, Observations
-from daba.core.sorting import stable_order
 from daba.core.types import Bools, Floats, Int32, Int64, Known, Mask, Tasks
 from daba.distributed.comm.base import Communicator, Exchange
 from daba.distributed.shard import Shard, make_tasks
 from daba.partition.ordering import Extent, pointers
+from daba.partition.partition import stable_order
 
 
 class ImagePriors(NamedTuple):

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from daba.core.sorting import stable_order
 from daba.core.types import Devices, Observations, State, Tasks
 from daba.partition.ordering import Error, Extent, Piece, Records, lay_out, pointers
-from daba.partition.partition import Partition
+from daba.partition.partition import Partition, stable_order
 from daba.problem.problem import Ints, Problem
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from daba.core.sorting import stable_order
-from daba.partition.partition import Partition, frames_of
+from daba.partition.partition import Partition, frames_of, stable_order
 from daba.problem.problem import Floats, Ints, Problem
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from daba.core.options import Options
 
 if TYPE_CHECKING:
     from daba.backends.cpu.lm.operations import CpuOperations
-    from daba.backends.cpu.pool import Pool
+    from daba.backends.cpu.threads import Pool
     from daba.backends.gpu.lm.operations import GpuOperations
     from daba.core.lm import Loss, Observations
     from daba.core.types import Int32
@@ -76,8 +76,7 @@ class Cpu:
     def prepare(self) -> None:
         """For everything that is computed."""
         with _needed_packages():
-            from daba.backends.cpu.pool import Pool
-            from daba.backends.cpu.threads import set_threads
+            from daba.backends.cpu.threads import Pool, set_threads
             from daba.runtime.compile import compile_symbolic
 
             if self.pool is None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from daba.core.errors import DabaError, DabaWarning
-from daba.distributed.collective import write_collectively
+from daba.distributed.comm.base import write_collectively
 from daba.io.archives import Archive
 from daba.io.files import PathLike, folder_target, open_output, reason, writing_folder
 from daba.io.folders import begin_folder, finish_folder

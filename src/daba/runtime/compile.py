@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from daba.core.lm import Kind
 from daba.core.options import ROUNDS, Options
 
 if TYPE_CHECKING:
     from daba.backends.cpu.compiler import Job
+    from daba.core.lm import Kind
 
 
 def compile_for(options: Options, constrained: bool, tell: bool = True) -> None:
@@ -59,6 +59,7 @@ def lm_jobs(kind: Kind, coarse: bool) -> list[Job]:
 def compile_kernels() -> None:
     """Compile everything that any solve may need."""
     from daba.backends.cpu.compiler import compile_jobs
+    from daba.core.lm import Kind
 
     options = [
         Options(method="daba", devices=2, refine="sweep"),

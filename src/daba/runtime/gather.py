@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from daba.distributed.collective import on_first, write_collectively
-from daba.distributed.comm.base import Communicator
+from daba.distributed.comm.base import Communicator, on_first, write_collectively
 from daba.distributed.shard import State
 from daba.problem import image_rows
 from daba.problem.problem import Problem

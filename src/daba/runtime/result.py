@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from daba.core.errors import DabaError
 from daba.core.options import Options
 from daba.distributed.comm.base import Traffic, peak_memory
-from daba.problem.images import Images
 from daba.problem.problem import Problem
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from daba.distributed.shard import State
     from daba.io.store.store import Store
     from daba.partition.partition import Partition
+    from daba.problem.images import Images
     from daba.problem.intrinsics import PixelError
     from daba.problem.outliers import Dropped
 
@@ -205,6 +205,8 @@ class Result:
     @property
     def images(self) -> Images:
         """What the images, or cameras, are called."""
+        from daba.problem.images import Images
+
         info = {} if self.source is None else self.source.info
         return Images.of(info, self.sizes.cameras)
 

@@ -124,7 +124,7 @@ class Runs:
     def solve(
         self, problem: Problem | Store | None, options: Options, checkpoints: Checkpoints | None
     ) -> Result:
-        from daba.distributed.collective import on_first
+        from daba.distributed.comm.base import on_first
         from daba.runtime.backend import make_backend
 
         comm, moved = self.comm, None
@@ -259,7 +259,7 @@ class Runs:
 
     def changed(self, problem: Any, change: Callable[[Problem], tuple[Problem, T]]) -> Any:
         """The problem with a change, and what it was; on rank 0, which holds it."""
-        from daba.distributed.collective import on_first
+        from daba.distributed.comm.base import on_first
 
         return on_first(self.comm, lambda: change(problem)) or (None, None)
 

@@ -11,17 +11,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from daba.backends.operations import Base, Operations, Phase
-from daba.backends.table import Row, Status
+from daba.backends.operations import Base, Operations, Phase, Row, Status
 from daba.core.decisions import FIRST_SHRINK
 from daba.core.options import Options
-from daba.core.types import State
+from daba.core.types import Floats, State
 from daba.distributed.comm.base import Blocks, Communicator, Exchange
 from daba.distributed.shard import Shard
-from daba.solver import invariants
-from daba.solver.extrapolation_scales import extrapolation_scales
 from daba.solver.interface import Counts, DeviceObjective
-from daba.solver.state import Checkpointed
+from daba.solver.state import Before, Checkpointed, check
 from daba.solver.trust_region import TrustRegion, counts_of, first_limit
 
 
@@ -55,7 +52,7 @@ class Algorithm1(Checkpointed):
         self._start()
         self.counts = Counts()
         self.moved = True
-        self.checked = invariants.Before.of(self)
+        self.checked = Before.of(self)
 
     def _start(self) -> None:
         ops, options, x = self.operations, self.options, self.shard.state()
@@ -146,4 +143,27 @@ class Algorithm1(Checkpointed):
         return float(self.comm.gather(np.full((self.shard.num_devices, 1), here)).max())
 
     def check(self) -> None:
-        self.checked = invariants.check(self, self.checked)
+        self.checked = check(self, self.checked)
+
+
+def extrapolation_scales(shard: Shard, x: State) -> tuple[Floats, Floats]:
+    """What momentum is reset and clipped by: the mean distance from each camera to its points, and
+    the mean centre of each point's cameras, at the start. Rows of ghosts are for their owners to
+    fill."""
+    C, P = len(x.cameras), len(x.points)
+    distance, center = np.zeros(C), np.zeros((P, 3))
+    seen_c, seen_l = np.zeros(C), np.zeros(P)
+    for obs in (shard.intra, shard.inter):
+        by_camera = obs.camera_obs  # in the order of all devices, whoever owns the points
+        seen_c += np.bincount(obs.camera, minlength=C)
+        away = np.linalg.norm(
+            x.cameras[obs.camera[by_camera], 9:12] - x.points[obs.point[by_camera]], axis=1
+        )
+        distance += np.bincount(obs.camera[by_camera], weights=away, minlength=C)
+        seen_l += np.bincount(obs.point, minlength=P)
+        for a in range(3):
+            t = x.cameras[obs.camera, 9 + a]
+            center[:, a] += np.bincount(obs.point, weights=t, minlength=P)
+    distance = np.where(distance > 0, distance / np.maximum(seen_c, 1), 1.0)
+    center = np.where(seen_l[:, None] > 0, center / np.maximum(seen_l, 1)[:, None], x.points)
+    return distance[:, None], center

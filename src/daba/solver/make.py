@@ -1,18 +1,25 @@
-"""The solver of a method, on a backend."""
+"""The solver of a method, on a backend, and that of its linear systems; only those are loaded."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from daba.core.errors import DabaError
 from daba.core.options import Options
+from daba.core.types import Plan, SharedGroups
 from daba.distributed.comm.base import Communicator, Exchange
 from daba.distributed.shard import Shard
-from daba.solver.algorithm import Algorithm1
 from daba.solver.interface import Solver
 
 if TYPE_CHECKING:
+    from daba.backends.cpu.equations import LinearSolver
     from daba.backends.cpu.operations import CpuOperations
+    from daba.solver.algorithm import Algorithm1
+
+MOST_GROUPS_FOR_DIRECT = 12
+"""Of cameras on a device that share d: each adds three right-hand sides to a direct solution."""
 
 
 def make_solver(shard: Shard, options: Options, comm: Communicator | None = None) -> Solver:
@@ -36,6 +43,8 @@ def make_solver(shard: Shard, options: Options, comm: Communicator | None = None
 
 def cpu_solver(shard: Shard, options: Options, comm: Communicator | None = None) -> Algorithm1:
     """Algorithm 1 on the CPU."""
+    from daba.solver.algorithm import Algorithm1
+
     comm = comm or Communicator()
     exchange = comm.exchange(shard)
     operations = cpu_operations(shard, options, comm, exchange)
@@ -52,7 +61,6 @@ def cpu_operations(
         return constrained_operations(shard, options, comm, exchange)
     from daba.backends.cpu.equations import Equations
     from daba.backends.cpu.operations import CpuOperations
-    from daba.solver.linear.choice import make_linear_solver
 
     equations = Equations(shard, options.loss, make_linear_solver(shard, options, comm))
     return CpuOperations(shard, options, exchange, equations)
@@ -63,8 +71,51 @@ def gpu_solver(
 ) -> Algorithm1:
     """Algorithm 1 on a GPU."""
     from daba.backends.gpu.operations import GpuOperations
+    from daba.solver.algorithm import Algorithm1
 
     comm = comm or Communicator()
     exchange = comm.exchange(shard)
     operations = GpuOperations(shard, options, exchange, device)
     return Algorithm1(shard, options, comm, exchange, operations)
+
+
+def make_linear_solver(
+    shard: Shard, options: Options, comm: Communicator, groups: SharedGroups | None = None
+) -> LinearSolver:
+    """The solver asked for; `auto` compares the estimated cost of both, over all processes: what
+    is chosen must not depend on how devices are shared out."""
+    plan = _plan_of_direct(shard, options, comm, groups)
+    if plan is None:
+        from daba.solver.linear.pcg import Pcg
+
+        return Pcg(shard, options, groups)
+    if groups is None:
+        from daba.solver.linear.cholesky import Cholesky
+
+        return Cholesky(shard, plan)
+    from daba.solver.linear.bordered import BorderedCholesky
+
+    return BorderedCholesky(shard, plan, groups)
+
+
+def _plan_of_direct(
+    shard: Shard, options: Options, comm: Communicator, groups: SharedGroups | None
+) -> Plan | None:
+    """The plan of a direct solution, None if it is not what is used."""
+    from daba.solver.elimination import MOST_CAMERAS_FOR_PLAN, Cost, direct_pays, make_plan
+
+    many = shard.extent.cameras > MOST_CAMERAS_FOR_PLAN
+    if groups is not None:
+        from daba.solver.linear.bordered import slots
+
+        most = int(slots(groups.representative, shard.devices.camera_ptr).max(initial=-1)) + 1
+        many = many or comm.any(most > MOST_GROUPS_FOR_DIRECT)
+    if options.linear_solver == "pcg" or (options.linear_solver == "auto" and many):
+        return None
+    plan, cost = make_plan(shard.intra, shard.devices, shard.extent.largest)
+    if options.linear_solver == "auto":
+        here = np.array([*cost, float(len(shard.intra.camera))])
+        *total, observations = comm.sum(here)
+        if not direct_pays(Cost(*total), observations, options.copies):
+            return None
+    return plan

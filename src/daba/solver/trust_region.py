@@ -7,8 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from daba.backends.operations import Base, Operations, Phase
-from daba.backends.table import Row, Status
+from daba.backends.operations import Base, Operations, Phase, Row, Status
 from daba.core.decisions import CAUTIOUS_RADIUS, FEW_OBSERVATIONS, LARGEST_RADIUS
 from daba.core.options import Options
 from daba.core.types import Floats

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
 from daba.backends.cpu.operations import CpuOperations
-from daba.backends.table import Row
+from daba.backends.operations import Row
 from daba.core.options import Options
 from daba.core.types import State
 from daba.problem.problem import Floats

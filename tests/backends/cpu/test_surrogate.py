@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daba.backends.cpu.equations import Equations
-from daba.backends.cpu.surrogate import Surrogate
+from daba.backends.cpu.equations import Equations, Surrogate
 from daba.core.losses import make_loss
 from daba.core.options import Options
 from daba.core.types import System

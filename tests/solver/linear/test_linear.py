@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daba.backends.cpu.equations import Equations
-from daba.backends.cpu.surrogate import Surrogate
+from daba.backends.cpu.equations import Equations, Surrogate
 from daba.core.options import Options
 from daba.distributed.shard import make_shard
 from daba.partition.partition import Partition, partition_from_arrays

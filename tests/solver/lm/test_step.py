@@ -11,7 +11,7 @@ import pytest
 from lm_for_gpu import own_cameras, parts_of, rigs_that_share, shard_of_six
 
 from daba.backends.cpu.lm.operations import CpuOperations
-from daba.backends.cpu.pool import Pool
+from daba.backends.cpu.threads import Pool
 from daba.backends.plain.operations import PlainOperations
 from daba.core.camera_models import MODELS, PARAMETERS, project
 from daba.core.decisions import DIAGONAL_FLOOR

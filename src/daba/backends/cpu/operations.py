@@ -7,12 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from daba.backends.cpu.equations import Equations
+from daba.backends.cpu.equations import Equations, NoSurrogate, Surrogate
 from daba.backends.cpu.kernels import objective as passes
 from daba.backends.cpu.kernels import refine, state
-from daba.backends.cpu.surrogate import NoSurrogate, Surrogate
-from daba.backends.operations import Base, Operations, Phase
-from daba.backends.table import Row, Status
+from daba.backends.operations import Base, Operations, Phase, Row, Status
 from daba.core import decisions
 from daba.core.options import Options
 from daba.core.types import Bools, Floats, State

@@ -12,7 +12,7 @@ from daba.backends.gpu.lists import Ends
 from daba.backends.gpu.precision import Precision
 from daba.backends.gpu.sums import Cut, PartialSums
 from daba.backends.gpu.tensors import Tensor
-from daba.backends.table import Row
+from daba.backends.operations import Row
 from daba.core.options import Options
 from daba.core.types import State
 from daba.distributed.shard import Shard

@@ -18,7 +18,7 @@ from daba.backends.gpu.kernels import decide, intra, moments, pcg, refine, schur
 from daba.backends.gpu.kernels.exact import bits
 from daba.backends.gpu.tensors import Tensor
 from daba.backends.gpu.tolerances import tolerances_of
-from daba.backends.table import Row
+from daba.backends.operations import Row
 from daba.core.options import Options
 
 FLAT = 1024

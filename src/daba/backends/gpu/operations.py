@@ -15,8 +15,7 @@ from daba.backends.gpu.ghosts import Ghosts
 from daba.backends.gpu.graphs import Graphs
 from daba.backends.gpu.launches import Launches
 from daba.backends.gpu.precision import precision_of
-from daba.backends.operations import Base, Operations, Phase
-from daba.backends.table import Row, Status
+from daba.backends.operations import Base, Operations, Phase, Row, Status
 from daba.core.options import Options
 from daba.core.types import Floats, State
 from daba.distributed.comm.base import Blocks, Exchange

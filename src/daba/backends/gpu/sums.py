@@ -8,7 +8,7 @@ from enum import Enum
 import torch
 
 from daba.backends.gpu.tensors import Tensor
-from daba.backends.table import Row
+from daba.backends.operations import Row
 
 
 class Cut(Enum):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from daba.backends.lm import HostArrays
-from daba.core import arithmetic, camera_models, formulas, lenses, pixel, ray
+from daba.core import camera_models, formulas, lenses, pixel, ray
 from daba.core.decisions import (
     DIAGONAL_FLOOR,
     REFINE_DAMPING,
@@ -29,12 +29,11 @@ ENOUGH = 1e-6
 @cache
 def _error(kind: Kind, model: int) -> Any:
     """The formulas of the kind's error, for one of its camera models."""
-    names: dict[str, Any] = {n: getattr(arithmetic, n) for n in arithmetic.__all__}
     if kind.error == "ray":
-        names |= vars(formulas)
+        names = dict(vars(formulas))
         path = ray.__file__
     else:
-        names |= {n: v for n, v in vars(lenses).items() if not n.startswith("__")}
+        names = {n: v for n, v in vars(lenses).items() if not n.startswith("__")}
         names["RIG"] = kind.sensors != "none"
         width = kind.own or kind.shared
         chosen = (kind.models[model],), (kind.refined[model],)

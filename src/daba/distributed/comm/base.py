@@ -1,20 +1,23 @@
-"""The communicator of a process on its own, which is also the interface of all others."""
+"""The communicator of a process on its own, which is also the interface of all others; and what one
+process does for all, or all do together, so that a failure reaches everyone."""
 
 from __future__ import annotations
 
 import os
 import resource
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from daba.core.errors import DabaError
 from daba.core.types import Floats
 from daba.distributed.shard import Shard, State
 
+T = TypeVar("T")
 Blocks = Literal["cameras", "points", "both"]
 STATUS = Path("/proc/self/status")
 
@@ -125,6 +128,50 @@ class Communicator:
     def abort(self, code: int) -> None:
         """End every process."""
         os._exit(code)
+
+
+def on_first(comm: Communicator, act: Callable[[], T]) -> T | None:
+    """What rank 0 makes, on rank 0, and None elsewhere; its `DabaError` is raised on all."""
+    made, failure = _attempt(act) if comm.rank == 0 else (None, "")
+    if failure := comm.broadcast(failure):
+        raise DabaError(failure)
+    return made
+
+
+def write_collectively(
+    comm: Communicator,
+    begin: Callable[[], Path],
+    write: Callable[[Path], dict[Any, Any]],
+    finish: Callable[[Path, dict[Any, Any]], None],
+) -> None:
+    """Rank 0 begins a folder, every process writes its own part, and rank 0 finishes it with what
+    all parts have said of themselves, or removes it; a `DabaError` of any is raised on all."""
+    from daba.io.folders import abandon_folder
+
+    folder = comm.broadcast(on_first(comm, begin))
+    try:
+        parts = comm.collect(_attempt(lambda: write(folder)))
+
+        def conclude() -> None:
+            try:
+                if failure := next((text for _, text in parts if text), ""):
+                    raise DabaError(failure)
+                finish(folder, {key: value for part, _ in parts for key, value in part.items()})
+            finally:
+                abandon_folder(folder)  # unless it has its name
+
+        on_first(comm, conclude)
+    except BaseException:  # a signal, which ends the others, too
+        abandon_folder(folder)
+        raise
+
+
+def _attempt(act: Callable[[], T]) -> tuple[T | None, str]:
+    """What was made, and what went wrong."""
+    try:
+        return act(), ""
+    except DabaError as error:
+        return None, str(error)
 
 
 def usable_cores() -> set[int]:

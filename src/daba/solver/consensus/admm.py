@@ -14,7 +14,7 @@ from daba.core.options import Options
 from daba.distributed.comm.base import Communicator
 from daba.distributed.shard import Shard
 from daba.solver.consensus.consensus import Consensus
-from daba.solver.consensus.prior import CameraPrior
+from daba.solver.consensus.copies import CameraPrior
 from daba.solver.interface import Arrays
 
 RENEWED = 10

@@ -9,17 +9,23 @@ import numpy as np
 from daba.backends.cpu.equations import Equations
 from daba.backends.cpu.kernels import refine
 from daba.backends.cpu.operations import CpuOperations
-from daba.backends.operations import Base
-from daba.backends.table import Row
+from daba.backends.operations import Base, Row
 from daba.core.decisions import FIRST_SHRINK, LARGEST_RADIUS
 from daba.core.options import Options
 from daba.core.types import Bools, Floats, State
 from daba.distributed.comm.base import Communicator, Exchange
 from daba.distributed.shard import Shard
-from daba.solver.consensus.copies import KEPT, Block, make_copies, of
-from daba.solver.consensus.prior import CameraPrior, PointPrior, Prior
+from daba.solver.consensus.copies import (
+    KEPT,
+    Block,
+    CameraPrior,
+    PointPrior,
+    Prior,
+    make_copies,
+    of,
+)
 from daba.solver.interface import Arrays, Counts, DeviceObjective, Solver
-from daba.solver.linear.choice import make_linear_solver
+from daba.solver.make import make_linear_solver
 from daba.solver.trust_region import TrustRegion, counts_of
 
 ENOUGH = 0.3

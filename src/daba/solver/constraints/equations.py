@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from daba.backends.cpu.equations import Equations, LinearSolver
+from daba.backends.cpu.equations import Equations, LinearSolver, Surrogate
 from daba.backends.cpu.kernels import objective as passes
-from daba.backends.cpu.surrogate import Surrogate
 from daba.core.losses import Loss
 from daba.core.types import Bools, Floats, State
 from daba.distributed.shard import Shard

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daba.backends.cpu.equations import Surrogate
 from daba.backends.cpu.kernels import schur, state
-from daba.backends.cpu.surrogate import Surrogate
 from daba.core.types import Bools, Floats, State
 from daba.solver.constraints.equations import ConstrainedEquations
 from daba.solver.constraints.prior_terms import UPPER

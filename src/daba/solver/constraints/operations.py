@@ -8,8 +8,7 @@ import numpy as np
 
 from daba.backends.cpu.kernels import refine
 from daba.backends.cpu.operations import CpuOperations
-from daba.backends.operations import Base
-from daba.backends.table import Row
+from daba.backends.operations import Base, Row
 from daba.core.options import Options
 from daba.core.types import Bools, Floats, State
 from daba.distributed.comm.base import Blocks, Communicator, Exchange
@@ -18,7 +17,7 @@ from daba.solver.constraints.equations import ConstrainedEquations
 from daba.solver.constraints.joint_step import JointStep
 from daba.solver.constraints.masks import Masks
 from daba.solver.constraints.shared_step import SharedStep
-from daba.solver.linear.choice import make_linear_solver
+from daba.solver.make import make_linear_solver
 
 
 class ConstrainedOperations(CpuOperations):

@@ -66,21 +66,3 @@ def known(targets: Targets | None, count: int) -> Known:
     row[targets.index] = np.arange(len(targets), dtype=np.int32)
     loss = targets.loss
     return Known(row, targets.target, targets.information, loss.kind, float(loss.radius))
-
-
-def times(K: Floats, v: Floats) -> Floats:
-    """K v for matrices given by their upper triangles, (n, 6)."""
-    x, y, z = v.T
-    return np.stack(
-        [
-            K[:, 0] * x + K[:, 1] * y + K[:, 2] * z,
-            K[:, 1] * x + K[:, 3] * y + K[:, 4] * z,
-            K[:, 2] * x + K[:, 4] * y + K[:, 5] * z,
-        ],
-        axis=1,
-    )
-
-
-def sum_by(values: Floats, ptr: np.ndarray) -> Floats:
-    """Sum of each device's values."""
-    return np.array([values[lo:hi].sum() for lo, hi in zip(ptr[:-1], ptr[1:], strict=True)])

@@ -6,9 +6,7 @@ from collections.abc import Iterable
 
 from daba.distributed.shard import join
 from daba.partition.ordering import Extent, Piece
-from daba.solver.elimination import Cost
-from daba.solver.linear.cost import MOST_CAMERAS_FOR_PLAN, direct_pays
-from daba.solver.linear.symbolic import make_plan
+from daba.solver.elimination import MOST_CAMERAS_FOR_PLAN, Cost, direct_pays, make_plan
 
 
 def with_factors(

@@ -9,7 +9,7 @@ from daba.distributed.comm.base import Communicator
 from daba.distributed.lm_shard import LmInput, LmShard
 from daba.distributed.shard import Shard
 from daba.partition.bisection import bisect_cameras
-from daba.partition.camera_graph import camera_graph, has_metis, split_cameras
+from daba.partition.partition import camera_graph, has_metis, split_cameras
 
 
 def split_frames(shard: Shard, given: LmInput, frames: float) -> Int32:

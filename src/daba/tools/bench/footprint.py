@@ -17,8 +17,7 @@ from daba.partition.partition import Partition
 from daba.partition.statistics import statistics
 from daba.problem.problem import CAMERA_RECORD, Problem
 from daba.solver.consensus.admm import RENEWED
-from daba.solver.consensus.copies import Block
-from daba.solver.consensus.prior import CAMERA_NUMBERS
+from daba.solver.consensus.copies import CAMERA_NUMBERS, Block
 from daba.solver.linear.factor_memory import with_factors
 
 ROW: dict[Block, int] = {"cameras": 8 * CAMERA_RECORD, "points": 8 * 3}

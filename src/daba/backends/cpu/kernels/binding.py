@@ -1,4 +1,4 @@
-"""The decorators of the CPU kernels.
+"""The decorators of the CPU kernels, and `core`'s formulas and decisions bound by them.
 
 A kernel is never compiled by the process that runs it (see `compiler.py`): it is loaded from the
 cache, and where it is not there yet, a worker compiles it first.
@@ -7,14 +7,19 @@ cache, and where it is not there yet, a worker compiles it first.
 import functools
 import hashlib
 import importlib
+import math
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numba
 from numba.core.caching import FunctionCache
 
-from daba.backends.cpu import cache, compiler
+from daba.backends.cpu import compiler
 from daba.backends.cpu.compiler import Job
+from daba.core import decisions as _decisions
+from daba.core import formulas as _formulas
 
 COMPILE = f"{__name__}:compile_kernel"
 
@@ -83,7 +88,7 @@ class _LoadedOnly(FunctionCache):
         found = super().load_overload(sig, target_context)
         if found is not None or compiler.compiles_here():
             return found
-        with cache.one_at_a_time():
+        with compiler.one_at_a_time():
             found = super().load_overload(sig, target_context)
             if found is None:
                 failures = compiler.run_in_workers([Job(COMPILE, (tuple(self._kernel), sig))])
@@ -109,9 +114,9 @@ def _compiler(**options):
         if made_by:  # Numba tells cached kernels apart by file, line and name alone
             function.__qualname__ += "-" + hashlib.sha256(repr(made_by).encode()).hexdigest()[:12]
         dispatcher = numba.njit(error_model="numpy", fastmath={"contract"}, **options)(function)
-        if cache.FOLDER is not None:
+        if compiler.FOLDER is not None:
             before = numba.config.CACHE_DIR
-            numba.config.CACHE_DIR = str(cache.FOLDER)
+            numba.config.CACHE_DIR = str(compiler.FOLDER)
             try:
                 dispatcher._cache = _LoadedOnly(function, name)
             finally:
@@ -131,7 +136,51 @@ serial = _compiler()
 
 concurrent = _compiler(nogil=True)
 """A function that works on the tasks lo : hi and lets go of Python's lock, so that threads can run
-it side by side (`pool.py`)."""
+it side by side (`threads.py`)."""
 
 inline = numba.njit(error_model="numpy", fastmath={"contract"})
 """A small function called inside kernels."""
+
+
+@inline
+def where(condition, yes, no):
+    return yes if condition else no
+
+
+@inline
+def maximum(x, y):
+    return max(x, y)
+
+
+@inline
+def minimum(x, y):
+    return min(x, y)
+
+
+@inline
+def cube(x):
+    return x**3
+
+
+NAMES = {
+    "__name__": __name__, "jit": inline, "where": where, "maximum": maximum, "minimum": minimum,
+    "cube": cube, "sqrt": math.sqrt, "exp": math.exp, "expm1": math.expm1, "log1p": math.log1p,
+    "sin": math.sin, "tan": math.tan, "arctan2": math.atan2,
+}  # fmt: skip
+"""Numba's meaning of the names that `core`'s formulas are written in."""
+
+
+def run_file(path, names):
+    """Run a file in which these names are bound."""
+    exec(compile(Path(path).read_text(), str(path), "exec"), names)
+
+
+def _bound(module):
+    """A module of `core` once more, with its names bound to Numba's."""
+    names = dict(NAMES)
+    run_file(module.__file__, names)
+    return SimpleNamespace(**names)
+
+
+formulas = _bound(_formulas)
+decisions = _bound(_decisions)

@@ -10,9 +10,8 @@ import numpy as np
 from numba import prange
 
 from daba.backends.cpu.kernels.binding import kernel, serial
-from daba.backends.cpu.kernels.block import AHEAD, add_block, prefetch, unpack
+from daba.backends.cpu.kernels.block import AHEAD, add_block, factor_tile, prefetch, unpack
 from daba.backends.cpu.kernels.schur import core, eliminate
-from daba.backends.cpu.kernels.tile import factor_tile
 from daba.core.types import Blocks, Bools, Int32, Int64, Mask, Matrix, Observations, Plan, Reduced
 
 

@@ -7,10 +7,9 @@ With Z = [R₁, R₂, d1 R₃, d2 R₃, d3 R₃, t] and m = (u_x, u_y, 1, s, s²
 import numpy as np
 from numba import prange
 
-from daba.backends.cpu.kernels import formulas
-from daba.backends.cpu.kernels.binding import inline, kernel
+from daba.backends.cpu.kernels.binding import formulas, inline, kernel
 from daba.backends.cpu.kernels.block import AHEAD, MOMENTS, add_moments, prefetch
-from daba.backends.cpu.kernels.tasks import sum_tasks
+from daba.backends.cpu.kernels.objective import sum_tasks
 from daba.core.types import (
     Blocks,
     Bools,

@@ -1,14 +1,13 @@
-"""Passes over observations: objective, derivatives, and the surrogate's slack."""
+"""Passes over observations: objective, derivatives, and the surrogate's slack; and how sums over
+tasks are taken, in an order that no number of threads changes."""
 
 import math
 
 import numpy as np
 from numba import prange
 
-from daba.backends.cpu.kernels import decisions, formulas
-from daba.backends.cpu.kernels.binding import kernel
+from daba.backends.cpu.kernels.binding import decisions, formulas, inline, kernel
 from daba.backends.cpu.kernels.block import AHEAD, PACKED, add_block, prefetch, unpack
-from daba.backends.cpu.kernels.tasks import sum_tasks
 from daba.core.types import (
     Blocks,
     Bools,
@@ -27,6 +26,14 @@ derivative_row = formulas.derivative_row
 majorizer = formulas.majorizer
 
 STEP_BOUND = decisions.STEP_BOUND
+
+
+@inline
+def sum_tasks(partial, tasks, out):
+    """Sum what the tasks of each device found, in the order of the tasks."""
+    for a in range(len(out)):
+        for t in range(tasks.device_ptr[a], tasks.device_ptr[a + 1]):
+            out[a] += partial[t]
 
 
 @kernel

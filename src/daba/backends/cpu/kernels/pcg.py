@@ -5,8 +5,7 @@ import math
 import numpy as np
 from numba import prange
 
-from daba.backends.cpu.kernels import decisions
-from daba.backends.cpu.kernels.binding import inline, kernel, serial
+from daba.backends.cpu.kernels.binding import decisions, inline, kernel, serial
 from daba.backends.cpu.kernels.schur import product
 from daba.core.types import (
     Blocks,

@@ -9,12 +9,11 @@ import math
 import numpy as np
 from numba import prange
 
-from daba.backends.cpu.kernels import decisions, formulas
-from daba.backends.cpu.kernels.binding import inline, kernel
-from daba.backends.cpu.kernels.known import add_to_camera, add_to_point, known_term
+from daba.backends.cpu.kernels.binding import decisions, formulas, inline, kernel
+from daba.backends.cpu.kernels.block import solve9
+from daba.backends.cpu.kernels.objective import sum_tasks
 from daba.backends.cpu.kernels.schur import invert_point, multiply_point
 from daba.backends.cpu.kernels.state import turned
-from daba.backends.cpu.kernels.tasks import sum_tasks
 from daba.core.types import Bools, Known, LossParameters, Mask, Matrix, Observations, Tasks
 
 error = formulas.error
@@ -22,9 +21,68 @@ penalty = formulas.penalty
 normal_basis = formulas.normal_basis
 derivative_row = formulas.derivative_row
 point_block = formulas.point_block
+rho = formulas.rho
 DAMPING, GROWTH = decisions.REFINE_DAMPING, decisions.REFINE_GROWTH
 TRIES, FLOOR = decisions.REFINE_TRIES, decisions.REFINE_FLOOR
 STEP_BOUND, DIAGONAL_FLOOR = decisions.STEP_BOUND, decisions.DIAGONAL_FLOOR
+
+
+# Priors of single variables, as they are met here: one variable at a time
+
+
+@inline
+def square(known, n, x, at):
+    """rᵀΛr of row n, for a record x in which the value begins at `at`."""
+    total = 0.0
+    for a in range(3):
+        for b in range(3):
+            total += (
+                (x[at + a] - known.target[n, a])
+                * known.information[n, a, b]
+                * (x[at + b] - known.target[n, b])
+            )
+    return total
+
+
+@inline
+def known_term(known, i, x, at):
+    """½ρ(rᵀΛr) of variable i, if its record were x."""
+    n = known.row[i]
+    return 0.5 * rho(known.kind, known.radius, square(known, n, x, at))[0] if n >= 0 else 0.0
+
+
+@inline
+def add_to_camera(known, i, x, at, U, g):
+    """Add ρ'Λ (lower triangle) and ρ'Λr to the matrix and gradient of camera i."""
+    n = known.row[i]
+    if n >= 0:
+        slope = rho(known.kind, known.radius, square(known, n, x, at))[1]
+        p = at - 6  # R has nine numbers and three parameters
+        for a in range(3):
+            for b in range(3):
+                H = slope * known.information[n, a, b]
+                g[p + a] += H * (x[at + b] - known.target[n, b])
+                if b <= a:
+                    U[p + a, p + b] += H
+
+
+@inline
+def add_to_point(known, j, l, V, g):
+    """The same for a point, whose matrix is an upper triangle."""
+    n = known.row[j]
+    if n >= 0:
+        slope = rho(known.kind, known.radius, square(known, n, l, 0))[1]
+        m = 0
+        for a in range(3):
+            for b in range(3):
+                H = slope * known.information[n, a, b]
+                g[a] += H * (l[b] - known.target[n, b])
+                if b >= a:
+                    V[m] += H
+                    m += 1
+
+
+# Points
 
 
 @inline
@@ -122,6 +180,9 @@ def refine_points(
     return out
 
 
+# Cameras
+
+
 @inline
 def camera_terms(obs, c, points, i, loss):
     """Σ F_ij over the observations of camera i, if it were c."""
@@ -167,33 +228,6 @@ def camera_system(obs, c, points, i, loss, U, g, J):
                 for b in range(a + 1):
                     U[a, b] += x * J[b]
     return total
-
-
-@inline
-def solve9(A, b, x, L):
-    """x = A⁻¹ b by Cholesky (lower triangle of A); False if A is not positive definite."""
-    for a in range(9):
-        for c in range(a + 1):
-            v = A[a, c]
-            for k in range(c):
-                v -= L[a, k] * L[c, k]
-            if c < a:
-                L[a, c] = v / L[c, c]
-            elif v > 0.0:
-                L[a, a] = math.sqrt(v)
-            else:
-                return False
-    for a in range(9):
-        v = b[a]
-        for k in range(a):
-            v -= L[a, k] * x[k]
-        x[a] = v / L[a, a]
-    for a in range(8, -1, -1):
-        v = x[a]
-        for k in range(a + 1, 9):
-            v -= L[k, a] * x[k]
-        x[a] = v / L[a, a]
-    return True
 
 
 @kernel

@@ -10,8 +10,7 @@ import math
 import numpy as np
 from numba import prange
 
-from daba.backends.cpu.kernels import decisions, formulas
-from daba.backends.cpu.kernels.binding import inline, kernel
+from daba.backends.cpu.kernels.binding import decisions, formulas, inline, kernel
 from daba.backends.cpu.kernels.block import AHEAD, PACKED, add_block, prefetch, unpack
 from daba.core.types import (
     Blocks,

@@ -7,8 +7,7 @@ above Σ F_ij and touches it there.
 
 from numba import prange
 
-from daba.backends.cpu.kernels import formulas
-from daba.backends.cpu.kernels.binding import inline, kernel
+from daba.backends.cpu.kernels.binding import formulas, inline, kernel
 from daba.core.types import Int64, LossParameters, Matrix, Observations, State
 
 error = formulas.error

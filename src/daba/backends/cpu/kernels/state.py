@@ -5,9 +5,8 @@ import math
 import numpy as np
 from numba import prange
 
-from daba.backends.cpu.kernels import decisions, formulas
-from daba.backends.cpu.kernels.binding import inline, kernel
-from daba.backends.cpu.kernels.tasks import sum_tasks
+from daba.backends.cpu.kernels.binding import decisions, formulas, inline, kernel
+from daba.backends.cpu.kernels.objective import sum_tasks
 from daba.core.types import Bools, Floats, Matrix, State, Tasks
 
 exponential = formulas.exponential

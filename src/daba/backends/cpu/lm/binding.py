@@ -10,8 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from daba.backends.cpu.kernels import formulas, schur
-from daba.backends.cpu.kernels.binding import concurrent, factory, inline
+from daba.backends.cpu.kernels import schur
+from daba.backends.cpu.kernels.binding import (
+    NAMES,
+    concurrent,
+    factory,
+    formulas,
+    inline,
+    run_file,
+)
 from daba.backends.cpu.lm import blocks, tiles
 from daba.core import camera_models, decisions, lenses, lm, pixel, ray
 from daba.core.lm import Kind
@@ -27,9 +34,8 @@ def kernels(kind: Kind) -> Any:
     """The kernels for a kind of problem, by name; compiled when first called, or loaded."""
     B, small = kind.block, _named_after(kind)
     names: dict[str, Any] = {
-        "__name__": __name__, "np": np, "math": math, "jit": small, "inline": small,
-        "kernel": concurrent, "where": formulas.where, "sqrt": math.sqrt, "tan": math.tan,
-        "arctan2": math.atan2, "rho": formulas.rho,
+        **NAMES, "__name__": __name__, "np": np, "math": math, "jit": small, "inline": small,
+        "kernel": concurrent, "rho": formulas.rho,
         "invert_point": schur.invert_point, "multiply_point": schur.multiply_point,
         "STEP_BOUND": decisions.STEP_BOUND, "DIAGONAL_FLOOR": decisions.DIAGONAL_FLOOR,
         "B": B, "OWN": kind.own, "N": kind.shared, "G": kind.columns,
@@ -39,17 +45,17 @@ def kernels(kind: Kind) -> Any:
         **{name: getattr(lm, name) for name in lm.__all__},
     }  # fmt: skip
     if kind.error == "pixel":
-        _run(Path(lenses.__file__), names)
+        run_file(lenses.__file__, names)
         exec(
             camera_models.project_source(kind.models, kind.refined, kind.own or kind.shared), names
         )
-        _run(Path(pixel.__file__), names)
+        run_file(pixel.__file__, names)
     else:
         names |= {n: getattr(formulas, n) for n in ("error", "normal_basis", "derivative_row")}
-        _run(Path(ray.__file__), names)
+        run_file(ray.__file__, names)
     before = set(names)
     for template in TEMPLATES:
-        _run(HERE / template, names)
+        run_file(HERE / template, names)
     return SimpleNamespace(
         **{n: names[n] for n in set(names) - before if hasattr(names[n], "name")}
     )
@@ -65,7 +71,3 @@ def _named_after(kind: Kind) -> Any:
         return inline(function)
 
     return decorate
-
-
-def _run(path: Path, names: dict[str, Any]) -> None:
-    exec(compile(path.read_text(), str(path), "exec"), names)

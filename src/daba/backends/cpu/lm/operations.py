@@ -8,7 +8,7 @@ import numpy as np
 
 from daba.backends.cpu.lm import blocks, tiles
 from daba.backends.cpu.lm.binding import kernels
-from daba.backends.cpu.pool import Pool
+from daba.backends.cpu.threads import Pool
 from daba.backends.lm import HostArrays
 from daba.core.decisions import DIAGONAL_FLOOR
 from daba.core.lm import NO_PRIORS, Buffers, CoarseBlocks, Estimate, Loss, Plan

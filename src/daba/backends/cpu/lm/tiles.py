@@ -4,7 +4,7 @@ import numpy as np
 from numba import prange
 
 from daba.backends.cpu.kernels.binding import inline, kernel, serial
-from daba.backends.cpu.kernels.tile import factor_tile, fast
+from daba.backends.cpu.kernels.block import factor_tile, fast
 from daba.core.lm import Blocks, Bools, Int32, Int64, Observations, Plan
 
 

@@ -2,6 +2,6 @@
 
 import triton.language as tl
 
-from daba.backends.table import Row, Status
+from daba.backends.operations import Row, Status
 
 globals().update({name.name: tl.constexpr(int(name)) for name in (*Row, *Status)})

@@ -10,13 +10,6 @@ import numpy as np
 
 from daba.io.source import Source
 from daba.io.store.streaming.buckets import ROW, Buckets, even_bounds
-from daba.partition.camera_graph import (
-    Chunk,
-    camera_graph,
-    settle_cameras,
-    split_cameras,
-    split_points,
-)
 from daba.partition.ordering import (
     Extent,
     extent_of,
@@ -25,7 +18,14 @@ from daba.partition.ordering import (
     order_cameras,
     order_points,
 )
-from daba.partition.partition import Partition
+from daba.partition.partition import (
+    Chunk,
+    Partition,
+    camera_graph,
+    settle_cameras,
+    split_cameras,
+    split_points,
+)
 from daba.problem.problem import Ints
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import daba
-from daba.backends.table import Row
+from daba.backends.operations import Row
 from daba.problem.problem import Problem
 from daba.solver.algorithm import Algorithm1
 
