@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from daba.core.errors import DabaError
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from daba.solver.interface import Solver
     from daba.solver.lm.cost import Speed
 
-FROM_CACHE = 1.0
-"""Seconds; a kernel that takes longer to be there was compiled, and the others will be, too."""
 CONSTRAINED = "fixed parameters, shared intrinsics and priors are for the CPU only"
 
 
@@ -131,6 +128,7 @@ class Gpu:
         import torch
 
         self.device = torch.device("cuda", comm.rank % torch.cuda.device_count())
+        torch.empty(1, device=self.device)  # CUDA takes a second to start, which is nobody's
         self.tells = comm.rank == 0
 
     def running(self) -> contextlib.AbstractContextManager[Any]:
@@ -147,16 +145,15 @@ class Gpu:
 
         check_lm_memory(parts, self.device)
         ops = GpuOperations(parts, loss, self.device)
-        with _stopped_clock(self):
-            began = time.perf_counter()
-            ops.objective(ops.upload(parts.x))
-            if time.perf_counter() - began > FROM_CACHE and self.tells:
-                print(
-                    "daba: compiling the GPU's kernels for this kind of problem, once; this takes "
-                    "a while",
-                    file=sys.stderr,
-                )
+        self.compile(lambda: ops.launch_all(ops.upload(parts.x)))
         return ops
+
+    def compile(self, launch: Callable[[], Any]) -> None:
+        """What `launch` launches; the clock stands still meanwhile."""
+        from daba.backends.gpu.compiler import compile_ahead
+
+        with _stopped_clock(self):
+            compile_ahead(launch, self.device, self.tells)
 
     def plan(self, obs: Observations, cluster: Int32, block: int) -> tuple[Any, Cost]:
         from daba.backends.gpu.lm.factors import factoring_cost
@@ -179,15 +176,18 @@ class Gpu:
 
             solver = lm_solver(shard, options, comm, self)
             if solver.ops.on_gpu:
-                from daba.solver.lm.on_gpu import rehearse
+                from daba.solver.lm.on_gpu import launch_linear, rehearse
 
+                self.compile(lambda: launch_linear(solver))
                 with _stopped_clock(self):
                     rehearse(solver)
             return solver
         if shard.constraints is not None:  # of a store, which is looked into only now
             raise DabaError(f"no GPU can be used: {CONSTRAINED}; use --backend cpu")
         check_memory(shard, options, self.device)
-        return gpu_solver(shard, options, comm, self.device)
+        return gpu_solver(
+            shard, options, comm, self.device, lambda ops: self.compile(ops.launch_all)
+        )
 
 
 def _plain(shard: Shard, options: Options) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from daba.solver.interface import Solver
 if TYPE_CHECKING:
     from daba.backends.cpu.equations import LinearSolver
     from daba.backends.cpu.operations import CpuOperations
+    from daba.backends.gpu.operations import GpuOperations
     from daba.solver.algorithm import Algorithm1
 
 MOST_GROUPS_FOR_DIRECT = 12
@@ -67,15 +69,20 @@ def cpu_operations(
 
 
 def gpu_solver(
-    shard: Shard, options: Options, comm: Communicator | None = None, device: Any = "cuda"
+    shard: Shard,
+    options: Options,
+    comm: Communicator | None = None,
+    device: Any = "cuda",
+    prepare: Callable[[GpuOperations], None] = lambda operations: None,
 ) -> Algorithm1:
-    """Algorithm 1 on a GPU."""
+    """Algorithm 1 on a GPU; `prepare` is called before the first kernel is."""
     from daba.backends.gpu.operations import GpuOperations
     from daba.solver.algorithm import Algorithm1
 
     comm = comm or Communicator()
     exchange = comm.exchange(shard)
     operations = GpuOperations(shard, options, exchange, device)
+    prepare(operations)
     return Algorithm1(shard, options, comm, exchange, operations)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import contextlib
+import gc
+from collections.abc import Callable, Hashable, Iterator
 
 import torch
 
@@ -27,8 +29,30 @@ class Graphs:
                 self.warm.add(name)
                 launch()
                 return
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self.pool):
-                launch()
-            self.recorded[name] = graph
+            self.recorded[name] = self._record(launch)
         self.recorded[name].replay()
+
+    def _record(self, launch: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        """Without `torch.cuda.graph`, which empties torch's cache of memory each time: that takes
+        longer than everything else."""
+        graph, outside = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        inside = torch.cuda.Stream()
+        inside.wait_stream(outside)
+        with torch.cuda.stream(inside), _no_garbage_collection():
+            graph.capture_begin(pool=self.pool)
+            launch()
+            graph.capture_end()
+        outside.wait_stream(inside)
+        return graph
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """A graph of an earlier solve that is collected meanwhile spoils the recording."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

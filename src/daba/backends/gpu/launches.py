@@ -41,9 +41,9 @@ class Launches:
         self.linear = {torch.float32: tl.float32, torch.float64: tl.float64}[a.precision.linear]
         self.SP = max(2, triton.next_power_of_2(a.S))
         self.theta = bits(options.split)
-        self.distance: Tensor = None
-        """Of each camera to what it sees."""
-        self.centroids: Tensor = None
+        self.distance: Tensor = a.camera_s
+        """Of each camera to what it sees; here and below only what is like it, until it is set."""
+        self.centroids: Tensor = a.x.points
         """Of each point's cameras."""
 
     # Nesterov's acceleration, and the surrogates

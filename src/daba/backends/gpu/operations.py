@@ -73,6 +73,30 @@ class GpuOperations(Operations):
             more += [Row.SUM_SLACK_L] if a.refined else [Row.SUM_GAP_C, Row.SUM_GAP_L]
         self.finish_jobs = jobs(*inter, Row.SUM_INTER_SQUARE_C, *more)
 
+    def launch_all(self) -> None:
+        """Launch every kernel that a solve may need: for compilation, not to be run."""
+        a, rounds = self.arrays, self.options.rounds
+        self.launches.objective(a.x, Row.ALWAYS)
+        self.begin()
+        self.linearize()
+        if a.surrogate:
+            self.launches.rebase(a.x, a.at_x, guarded=False, gap=False)
+        if a.accelerated:
+            self.extrapolate()
+            self.rebase()
+        for base in (Base.BAR, Base.X) if a.accelerated else (Base.X,):
+            self.assemble(base)
+            self.damp(base)
+            self.gradients(2)
+            self.move(base)
+            self.judge(base)
+        self.settle()
+        if rounds and a.accelerated:
+            self.slack()
+        for n, block in enumerate(rounds):
+            self.refine(block, again=block in rounds[:n])
+        self.finish()
+
     # Running
 
     def run(self, name: Hashable, phase: Phase) -> None:

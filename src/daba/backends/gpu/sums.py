@@ -45,6 +45,7 @@ class PartialSums:
         cuts, size = list(ranges), 0
         S = len(ranges[Cut.CAMERAS]) - 1
         for cut, rows in COLUMNS:
+            size += size % 2  # 16 bytes: kernels are compiled for where their arguments begin
             for row in rows:
                 self.at[row], self.cut[row] = size, cuts.index(cut) * (S + 1)
                 size += programs[cut]

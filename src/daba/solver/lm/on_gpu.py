@@ -1,5 +1,6 @@
 """The coarse space and local eigenmodes where frames' arrays are tensors on a GPU: the same as in
-`coarse.py` and `eigenmodes.py`, for all clusters at once. And a step that compiles kernels."""
+`coarse.py` and `eigenmodes.py`, for all clusters at once. And what is done before the clock starts.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from daba.core.decisions import DIAGONAL_FLOOR
 from daba.core.types import Floats
 from daba.solver.lm.coarse import SINGULAR, CoarseSpace
 from daba.solver.lm.deflated import Deflated
-from daba.solver.lm.eigenmodes import THRESHOLD, Eigenmodes
+from daba.solver.lm.eigenmodes import MODES, THRESHOLD, Eigenmodes
 from daba.solver.lm.solver import LevenbergMarquardt
 
 Tensor = Any
@@ -209,11 +210,31 @@ class GpuEigenmodes(Eigenmodes):
         return self._frames(x @ T, B), self._frames(g @ T, B), kept[cluster][:, None, :]
 
 
+def launch_linear(solver: LevenbergMarquardt) -> None:
+    """Launch the kernels of clusters and of the coarse space: for compilation, not to be run."""
+    ops, parts, network = solver.ops, solver.parts, solver.network
+    counted = network.rounds, network.sums
+    ops.factor()
+    space = getattr(solver.reduced, "space", None)
+    if space is not None:
+        space.linearized(solver.x.frames)
+        space.assemble(1.0, ops.no_steps())
+        c = space.by_block(ops.zeros(space.size))
+        ops.coarse_correct(space.blocks, space.Y, c, ops.no_steps())
+    if isinstance(solver.reduced, Deflated):
+        runs, each = np.zeros(2, np.int32), np.zeros(len(parts.obs.frame), np.int32)
+        modes = ops.zeros((parts.num_frames, parts.kind.block, MODES))
+        ops.gap(runs, each, ops.gap_matrices(runs), modes)
+    elif space is not None:
+        ops.shared_columns(space.blocks, space.Y)
+    network.rounds, network.sums = counted
+
+
 _rehearsed: set[Any] = set()
 
 
 def rehearse(solver: LevenbergMarquardt) -> None:
-    """Make one step that nobody keeps, so that no kernel is compiled while the clock runs; once for
+    """Make one step that nobody keeps, so that no library is loaded while the clock runs; once for
     each kind of problem and way to solve it."""
     parts, network = solver.parts, solver.network
     key = (parts.kind, type(solver.reduced), parts.shared.count > 0)

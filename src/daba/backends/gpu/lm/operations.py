@@ -67,6 +67,23 @@ class GpuOperations:
         self.frames_of = Segments(a.put(shard.frame_ptr))
         self.copies: dict[str, Floats] = {}
 
+    def launch_all(self, x: Estimate) -> None:
+        """Launch every kernel that a solve needs but those of clusters and of the coarse space: for
+        compilation, not to be run."""
+        if self.shard.kind.error == "pixel":
+            self.visible(x)
+        self.objective(x)
+        self.linearize(x)
+        self.damp(1.0)
+        frames, images = len(self.shard.x.frames), len(self.shard.images.group)
+        v, v_s = self._zeros(frames, self.B), self._zeros(images, self.G)
+        own = v[: self.a.F]
+        self.dots(own, own)
+        self.right_hand_side()
+        self.push(own, v_s, self.pull(v, v_s))
+        self.back_substitute(v, v_s)
+        self.settle_points(x, x.points, 1)
+
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(shape, dtype=torch.float64, device=self.device)
 
@@ -175,8 +192,8 @@ class GpuOperations:
         a = self.a
         seen = torch.ones(len(a.point), dtype=torch.int8, device=self.device)
         self.kernels.visible[(-(-len(seen) // 128),)](
-            records=a.records, ends=a.ends, point=a.point, **self._seen(x), seen=seen, K=len(seen),
-            L=128,
+            records=a.records, ends=a.ends, point=a.point, **self._seen(x), seen=seen,
+            count=len(seen), L=128,
         )  # fmt: skip
         return np.asarray(seen.cpu().numpy() > 0)
 

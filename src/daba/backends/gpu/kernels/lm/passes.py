@@ -126,12 +126,12 @@ def objective(
 
 @jit
 def visible(
-    records, ends, point, frames, sensors, cameras, points, seen, K, L: tl.constexpr
+    records, ends, point, frames, sensors, cameras, points, seen, count, L: tl.constexpr
 ):  # fmt: skip
     """Whether cameras see the points of their observations, in any order."""
     at = tl.program_id(0) * L + tl.arange(0, L)
-    some = at < K
-    at = tl.minimum(at, K - 1)
+    some = at < count
+    at = tl.minimum(at, count - 1)
     px, py, _, _ = quad(records, 4 * at)
     frame, sensor, p = seen_from(ends, frames, sensors, cameras, at)
     _, found = squared(frame, sensor, p, spots(points, tl.load(point + at)), px, py)

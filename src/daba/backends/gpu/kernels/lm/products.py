@@ -226,8 +226,8 @@ def core(k, m, V):
 
 @jit
 def form(
-    J, begins, blocks, left, right, point, V_inv, D, free, S, n, B: tl.constexpr, W: tl.constexpr,
-    L: tl.constexpr,
+    J, begins, blocks, left, right, point, V_inv, D, free, matrices, rows_of_S, B: tl.constexpr,
+    W: tl.constexpr, L: tl.constexpr,
 ):  # fmt: skip
     """The blocks of S between frames of one cluster, in its lower triangle. Each is summed over
     the pairs of observations `left`, `right` of a common point. `blocks` are frame, frame, and
@@ -269,7 +269,7 @@ def form(
         tile = tl.where(held, 1.0, tile)
     else:
         tile = -tile * row[:, None] * col[None, :]
-    tl.store(S + to + column[:, None] * n + column[None, :], tile, mask=both)
+    tl.store(matrices + to + column[:, None] * rows_of_S + column[None, :], tile, mask=both)
 
 
 @jit
