@@ -35,7 +35,7 @@ def joined(shard: Shard, by_device: dict[int, State]) -> State:
 
 def _part(shard: Shard, x: State) -> Problem:
     """The points owned here and all that is seen of them."""
-    parts = []
+    parts, shard = [], shard.on_host()
     for obs in (shard.intra, shard.inter):
         own = slice(0, int(obs.point_ptr[-1]))  # those of own points come first
         parts.append((obs.camera[own], obs.point[own], obs.u[own], obs.weight[own]))

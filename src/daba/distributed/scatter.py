@@ -12,7 +12,7 @@ from daba.core.errors import DabaError
 from daba.core.options import Options
 from daba.distributed.comm.base import Communicator, assign_devices
 from daba.distributed.shard import Shard, State, join
-from daba.partition.ordering import Layout, Piece, inverse, lay_out
+from daba.partition.ordering import ON_HOST, Layout, NumpyArrays, Piece, inverse, lay_out
 from daba.partition.partition import Partition, make_partition
 from daba.problem.problem import Ints, Problem
 
@@ -88,30 +88,44 @@ def make_setup(
     options: Options,
     partition: Partition | None,
     comm: Communicator,
+    arrays: NumpyArrays = ON_HOST,
+    checksums: bool = True,
 ) -> Setup:
-    """Assign the devices to processes, evenly by work, and give each process its pieces."""
+    """Assign the devices to processes, evenly by work, and give each process its pieces. `arrays`
+    says where its observations are to live; `checksums` are for checkpoints."""
     whole = comm.broadcast(isinstance(source, Problem))
-    if whole:
-        return _from_problem(source, options, partition, comm)  # type: ignore[arg-type]
-    if source is None:
+    if not whole and source is None:
         raise DabaError("there is no problem to solve")
-    return _from_store(source, options, comm)  # type: ignore[arg-type]
+    if whole:
+        setup = _from_problem(source, options, partition, comm, arrays)  # type: ignore[arg-type]
+    else:
+        setup = _from_store(source, options, comm, arrays)  # type: ignore[arg-type]
+    if checksums:
+        found = comm.gather(np.array(_checksums(setup.shard))[:, None])
+        setup.fingerprint["checksums"] = [int(value) for value in found[:, 0]]
+    return setup
 
 
 def _from_problem(
-    problem: Problem | None, options: Options, partition: Partition | None, comm: Communicator
+    problem: Problem | None,
+    options: Options,
+    partition: Partition | None,
+    comm: Communicator,
+    arrays: NumpyArrays,
 ) -> Setup:
     layout: Layout | None = None
     head: Any = None
     _check_ranks(options.devices, comm)
     if comm.rank == 0:
         assert problem is not None
-        problem.validated()
+        looked_at = partition is None and options.devices > 1
+        if looked_at:
+            problem.validated()
         if partition is None:
             partition = make_partition(problem, options.devices, options.seed)
-        layout = lay_out(problem, partition, options.minimised)
-        work = _work(layout)
-        head = layout.extent, assign_devices(work, comm.size), problem.name
+        alone_on = arrays if comm.size == 1 else ON_HOST  # what is sent is sent from the host
+        layout = lay_out(problem, partition, options.minimised, alone_on, not looked_at)
+        head = layout.extent, assign_devices(layout.work(), comm.size), problem.name
     extent, ranks, name = comm.broadcast(head)
     comm.assigned(ranks)
     pieces = comm.scatter(
@@ -120,7 +134,7 @@ def _from_problem(
         if layout is not None
     )
     alone = problem if comm.size == 1 else None
-    shard = join(pieces, int(ranks[comm.rank]), extent, alone)
+    shard = join(pieces, int(ranks[comm.rank]), extent, alone, arrays)
     orders = None if layout is None else (layout.camera_order, layout.point_order)
     return _setup(shard, options, comm, problem, orders, name)
 
@@ -135,7 +149,7 @@ def options_for(store: Store, options: Options) -> Options:
     return replace(options, devices=store.devices)
 
 
-def _from_store(store: Store, options: Options, comm: Communicator) -> Setup:
+def _from_store(store: Store, options: Options, comm: Communicator, arrays: NumpyArrays) -> Setup:
     options = options_for(store, options)
     _check_ranks(options.devices, comm)
     ranks = assign_devices(store.work, comm.size)
@@ -144,7 +158,7 @@ def _from_store(store: Store, options: Options, comm: Communicator) -> Setup:
     pieces = [store.piece(device, options.minimised) for device in mine]
     if options.error == "pixel":
         pieces = [_with_rows(piece, store, options) for piece in pieces]
-    shard = join(pieces, mine.start, store.extent)
+    shard = join(pieces, mine.start, store.extent, arrays=arrays)
     return _setup(shard, options, comm, store, None, store.name)
 
 
@@ -180,8 +194,8 @@ def _setup(
 ) -> Setup:
     e = shard.extent
     inter = np.zeros(shard.num_devices)  # of the process, with its first device
-    inter[0] = np.count_nonzero(shard.inter.camera < shard.num_cameras)  # by camera: once each
-    checksums, inter = comm.gather(np.column_stack([_checksums(shard), inter])).T
+    inter[0] = shard.inter.camera_ptr[-1]  # by camera: once each
+    inter = comm.gather(inter[:, None])[:, 0]
     return Setup(
         shard=shard,
         options=options,
@@ -197,7 +211,6 @@ def _setup(
             "points": e.points,
             "observations": e.observations,
             "devices": e.devices,
-            "checksums": [int(value) for value in checksums],
         },
     )
 
@@ -210,18 +223,9 @@ def _check_ranks(devices: int, comm: Communicator) -> None:
         )
 
 
-def _work(layout: Layout) -> list[int]:
-    """Observations each device works on."""
-    e = layout.extent
-    by_point = np.searchsorted(layout.intra.point, e.point_ptr)
-    inter = np.searchsorted(layout.inter.point, e.point_ptr)
-    outer = np.searchsorted(layout.outer.camera, e.camera_ptr)
-    return (np.diff(by_point) + np.diff(inter) + np.diff(outer)).tolist()
-
-
 def _checksums(shard: Shard) -> list[int]:
     """A checksum of each device's observations and start."""
-    checksums = []
+    checksums, shard = [], shard.on_host()
     d = shard.devices
     for a in range(shard.num_devices):
         cameras = slice(d.camera_ptr[a], d.camera_ptr[a + 1])

@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from daba.core.types import Devices, Observations, State, Tasks
-from daba.partition.ordering import Error, Extent, Piece, Records, lay_out, pointers
-from daba.partition.partition import Partition, stable_order
+from daba.partition.ordering import (
+    ON_HOST,
+    Error,
+    Extent,
+    NumpyArrays,
+    Piece,
+    Records,
+    lay_out,
+    pointers,
+)
+from daba.partition.partition import Partition
 from daba.problem.problem import Ints, Problem
 
 if TYPE_CHECKING:
@@ -46,6 +55,8 @@ class Shard:
     """The constraints of the variables owned here."""
     origin: Problem | None = None
     """The whole problem, where this process holds all of it."""
+    arrays: NumpyArrays = ON_HOST
+    """Of observations: where they live, and what is done with them."""
 
     @property
     def num_devices(self) -> int:
@@ -72,6 +83,15 @@ class Shard:
             for obs in (self.intra, self.inter)
         )
         return replace(self, intra=intra, inter=inter)
+
+    def on_host(self) -> Shard:
+        """With all observations in the host's memory."""
+        if self.arrays is ON_HOST:
+            return self
+        intra, inter = (
+            Observations(*map(self.arrays.host, obs)) for obs in (self.intra, self.inter)
+        )
+        return replace(self, intra=intra, inter=inter, arrays=ON_HOST)
 
     def state(self) -> State:
         """The estimate at the start."""
@@ -106,25 +126,30 @@ def make_shard(problem: Problem, partition: Partition, error: Error = "ray") -> 
     return join(pieces, 0, layout.extent, problem)
 
 
-def join(pieces: list[Piece], first: int, extent: Extent, origin: Problem | None = None) -> Shard:
+def join(
+    pieces: list[Piece],
+    first: int,
+    extent: Extent,
+    origin: Problem | None = None,
+    arrays: NumpyArrays = ON_HOST,
+) -> Shard:
     """The shard of a process that holds consecutive devices, given their pieces."""
     last = first + len(pieces)
     camera_ptr = extent.camera_ptr[first : last + 1] - extent.camera_ptr[first]
     point_ptr = extent.point_ptr[first : last + 1] - extent.point_ptr[first]
-    cameras = _Local(extent.camera_ptr[first], extent.camera_ptr[last])
-    points = _Local(extent.point_ptr[first], extent.point_ptr[last])
-    intra = Records.concatenate(p.intra for p in pieces)
-    inter = Records.concatenate(p.inter for p in pieces)
-    outer = Records.concatenate(p.outer for p in pieces)
+    cameras = _Local(extent.camera_ptr[first], extent.camera_ptr[last], arrays)
+    points = _Local(extent.point_ptr[first], extent.point_ptr[last], arrays)
+    inter = Records.concatenate((p.inter for p in pieces), arrays)
+    outer = Records.concatenate((p.outer for p in pieces), arrays)
     # an observation between two devices of this process is in both their pieces: take it once
-    inter = Records.concatenate([inter, outer.take(~points.owns(outer.point))])
+    inter = Records.concatenate([inter, outer.take(~points.owns(outer.point))], arrays)
     ghost_cameras = cameras.ghosts(inter.camera)
     ghost_points = points.ghosts(inter.point)
-    by_camera = np.zeros(cameras.count, np.int64)
-    by_point = np.zeros(points.count, np.int64)
-    for records in (intra, inter):
-        by_camera += cameras.count_owned(records.camera)
-        by_point += points.count_owned(records.point)
+    intra = Records.concatenate((p.intra for p in pieces), arrays)
+    within = _observations(intra, cameras, points)
+    between = _observations(inter, cameras, points, ghost_cameras, ghost_points)
+    by_camera = np.diff(within.camera_ptr) + np.diff(between.camera_ptr)
+    by_point = np.diff(within.point_ptr) + np.diff(between.point_ptr)
     most = max(FEWEST_TASKS, MOST_TASKS // extent.devices)
     start = State(
         np.concatenate(
@@ -148,11 +173,12 @@ def join(pieces: list[Piece], first: int, extent: Extent, origin: Problem | None
             make_tasks(camera_ptr, by_camera, most),
             make_tasks(point_ptr, by_point, most),
         ),
-        intra=_observations(intra, cameras, points),
-        inter=_observations(inter, cameras, points, ghost_cameras, ghost_points),
+        intra=within,
+        inter=between,
         start=start,
         constraints=_constraints(pieces, camera_ptr, point_ptr),
         origin=origin,
+        arrays=arrays,
     )
 
 
@@ -169,24 +195,27 @@ def _constraints(
 class _Local:
     """What a process calls indices of device order: its own from 0 on, then its ghosts."""
 
-    def __init__(self, start: int, stop: int) -> None:
+    def __init__(self, start: int, stop: int, arrays: NumpyArrays) -> None:
         self.start, self.stop, self.count = int(start), int(stop), int(stop - start)
+        self.arrays = arrays
 
-    def owns(self, indices: Ints) -> np.ndarray:
+    def owns(self, indices: Any) -> Any:
         return (indices >= self.start) & (indices < self.stop)
 
-    def ghosts(self, indices: Ints) -> Ints:
-        return np.unique(indices[~self.owns(indices)])
+    def ghosts(self, indices: Any) -> Ints:
+        ghosts: Ints = self.arrays.host(self.arrays.unique(indices[~self.owns(indices)]))
+        return ghosts
 
-    def count_owned(self, indices: Ints) -> np.ndarray:
-        own = indices[self.owns(indices)] - self.start
-        return np.bincount(own, minlength=self.count)
-
-    def number(self, indices: Ints, ghosts: Ints) -> Ints:
+    def number(self, indices: Any, ghosts: Ints) -> Any:
         if len(ghosts) == 0:
-            return indices - np.int32(self.start) if self.start else indices
-        ghost = self.count + np.searchsorted(ghosts, indices)
-        return np.where(self.owns(indices), indices - self.start, ghost).astype(np.int32)
+            return indices - self.start if self.start else indices
+        ghost = self.count + self.arrays.search(self.arrays.put(ghosts), indices)
+        return self.arrays.int32(self.arrays.where(self.owns(indices), indices - self.start, ghost))
+
+    def pointers(self, own: Any) -> np.ndarray:
+        """Where those of each begin, when they are sorted."""
+        counts = self.arrays.count(own, self.count)
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def make_tasks(device_ptr: np.ndarray, work: np.ndarray, most: int = MOST_TASKS) -> Tasks:
@@ -214,31 +243,27 @@ def _observations(
     ghost_points: Ints = np.empty(0, np.int32),  # noqa: B008
 ) -> Observations:
     """Observations in the process's own numbers; those of its own points come first."""
+    arrays = cameras.arrays
     owned = points.owns(records.point)
-    point_ptr = pointers(records.point[owned] - np.int32(points.start), points.count)
-    seen = np.flatnonzero(cameras.owns(records.camera))
-    own_camera = records.camera[seen] - np.int32(cameras.start)
+    seen = arrays.nonzero(cameras.owns(records.camera))
+    own_camera = records.camera[seen] - cameras.start
     return Observations(
-        camera=_our_own(cameras.number(records.camera, ghost_cameras)),
-        point=_our_own(points.number(records.point, ghost_points)),
-        u=_our_own(records.u),
-        weight=_our_own(records.weight),
-        point_ptr=point_ptr,
-        camera_ptr=pointers(own_camera, cameras.count),
+        camera=arrays.keep(cameras.number(records.camera, ghost_cameras)),
+        point=arrays.keep(points.number(records.point, ghost_points)),
+        u=arrays.keep(records.u),
+        weight=arrays.keep(records.weight),
+        point_ptr=points.pointers(records.point[owned] - points.start),
+        camera_ptr=cameras.pointers(own_camera),
         camera_obs=_by_camera(
-            own_camera, cameras.count, records.point[seen], seen, len(ghost_points) > 0
+            own_camera, cameras.count, records.point[seen], seen, len(ghost_points) > 0, arrays
         ),
     )
 
 
-def _our_own(array: np.ndarray) -> Any:
-    """The array in memory, copied if it is mapped from a file. Numba would compile every kernel
-    once more for arrays that cannot be written."""
-    return np.require(array, requirements=["C", "W"])
-
-
-def _by_camera(camera: Ints, cameras: int, point: Ints, seen: np.ndarray, unsorted: bool) -> Ints:
+def _by_camera(
+    camera: Any, cameras: int, point: Any, seen: Any, unsorted: bool, arrays: NumpyArrays
+) -> Any:
     """Observations camera after camera, each in device order, whoever owns the points."""
-    first = np.argsort(point, kind="stable") if unsorted else slice(None)
-    order = stable_order(camera[first], cameras)
-    return seen[first][order].astype(np.int32)
+    first = arrays.order(point, 1 << 31) if unsorted else slice(None)
+    order = arrays.order(camera[first], cameras)
+    return arrays.int32(seen[first][order])

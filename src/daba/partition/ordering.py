@@ -6,9 +6,9 @@ range of indices.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,77 @@ Error = Literal["ray", "pixel"]
 pixels with ones."""
 
 
+class NumpyArrays:
+    """What is done with all observations of a problem when they are laid out. Where they are to
+    live on a GPU, `backends/gpu/setting_up.py` does it there: to their arrays, and to what they are
+    indexed and sorted by; all that is small stays on the host."""
+
+    def put(self, array: Any) -> Any:
+        """Where the observations are going to live."""
+        return array
+
+    def host(self, array: Any) -> Any:
+        """The reverse."""
+        return array
+
+    def take(self, array: Any, index: Any) -> Any:
+        return array[index]
+
+    def concatenate(self, parts: Sequence[Any]) -> Any:
+        return np.concatenate(parts)
+
+    def keep(self, array: Any) -> Any:
+        """In memory, copied if it is mapped from a file. Numba would compile every kernel once more
+        for arrays that cannot be written."""
+        return np.require(array, requirements=["C", "W"])
+
+    def int32(self, array: Any) -> Any:
+        return array.astype(np.int32)
+
+    def where(self, condition: Any, yes: Any, no: Any) -> Any:
+        return np.where(condition, yes, no)
+
+    def nonzero(self, mask: Any) -> Any:
+        return np.flatnonzero(mask)
+
+    def unique(self, keys: Any) -> Any:
+        return np.unique(keys)
+
+    def search(self, ascending: Any, values: Any) -> Any:
+        return np.searchsorted(ascending, values)
+
+    def count(self, owner: Any, count: int) -> np.ndarray:
+        """How many there are of each owner; on the host."""
+        return np.bincount(owner, minlength=count)
+
+    def smallest(self, values: Any, owner: Any, count: int) -> Any:
+        """Of each owner's values, 32 bits; the largest number there is where it has none."""
+        out = np.full(count, np.iinfo(np.int32).max, dtype=np.int32)
+        np.minimum.at(out, owner, values)
+        return out
+
+    def order(self, keys: Any, bound: int) -> Any:
+        """What sorts keys, all below `bound`, equal ones as they are."""
+        return stable_order(keys, bound)
+
+    def order_pairs(self, first: Any, second: Any, count: int) -> Any:
+        """What sorts by the first and then by the second, which is below `count`."""
+        return np.argsort(first.astype(np.int64) * count + second, kind="stable")
+
+    def sums(self, rows: Any, begins: np.ndarray) -> Floats:
+        """Of rows begins[n] : begins[n+1], one after the other; on the host."""
+        owner = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
+        columns = [np.bincount(owner, column, len(begins) - 1) for column in rows.T]
+        return np.stack(columns, axis=1)
+
+    def valid(self, problem: Problem, camera: Any, point: Any, u: Any, weights: Any) -> bool:
+        """Whether all observations are known to be such that a solver can handle them."""
+        return False
+
+
+ON_HOST = NumpyArrays()
+
+
 class Records(NamedTuple):
     """Observations, by the indices of their ends in device order."""
 
@@ -33,17 +104,17 @@ class Records(NamedTuple):
     """Where the camera sees the point; pixels if it is the pixel error that is minimised."""
     weight: Floats
 
-    def take(self, chosen: slice | np.ndarray) -> Records:
+    def take(self, chosen: Any) -> Records:
         """Some of them."""
         return Records(self.camera[chosen], self.point[chosen], self.u[chosen], self.weight[chosen])
 
     @staticmethod
-    def concatenate(parts: Iterable[Records]) -> Records:
+    def concatenate(parts: Iterable[Records], arrays: NumpyArrays = ON_HOST) -> Records:
         """One after the other; a single part is not copied."""
-        parts = list(parts)
-        return (
-            parts[0] if len(parts) == 1 else Records(*map(np.concatenate, zip(*parts, strict=True)))
-        )
+        parts = [Records(*map(arrays.put, part)) for part in parts]
+        if len(parts) == 1:
+            return parts[0]
+        return Records(*map(arrays.concatenate, zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -111,6 +182,8 @@ class Layout:
     inter_id: Ints
     outer_id: Ints
     constraints: Constraints | None
+    arrays: NumpyArrays
+    """Of records and numbers."""
 
     def piece(self, device: int) -> Piece:
         e = self.extent
@@ -123,9 +196,9 @@ class Layout:
             point_id=point_id,
             cameras=self.cameras[camera_id],
             points=self.problem.points[point_id],
-            intra=self.intra.take(_range(self.intra.point, points)),
-            inter=self.inter.take(_range(self.inter.point, points)),
-            outer=self.outer.take(_range(self.outer.camera, cameras)),
+            intra=self.intra.take(self._range(self.intra.point, points)),
+            inter=self.inter.take(self._range(self.inter.point, points)),
+            outer=self.outer.take(self._range(self.outer.camera, cameras)),
             constraints=constraints
             and constraints.take(camera_id, point_id, (e.cameras, e.points)),
         )
@@ -135,43 +208,89 @@ class Layout:
         points = slice(*self.extent.point_ptr[device : device + 2])
         cameras = slice(*self.extent.camera_ptr[device : device + 2])
         return (
-            self.intra_id[_range(self.intra.point, points)],
-            self.inter_id[_range(self.inter.point, points)],
-            self.outer_id[_range(self.outer.camera, cameras)],
+            self.intra_id[self._range(self.intra.point, points)],
+            self.inter_id[self._range(self.inter.point, points)],
+            self.outer_id[self._range(self.outer.camera, cameras)],
         )
 
+    def work(self) -> list[int]:
+        """Observations each device works on."""
+        e, arrays = self.extent, self.arrays
+        ends = (
+            (self.intra.point, e.point_ptr),
+            (self.inter.point, e.point_ptr),
+            (self.outer.camera, e.camera_ptr),
+        )
+        counts = [np.diff(arrays.host(arrays.search(of, arrays.put(ptr)))) for of, ptr in ends]
+        return np.sum(counts, axis=0).tolist()
 
-def lay_out(problem: Problem, partition: Partition, error: Error = "ray") -> Layout:
+    def _range(self, indices: Ints, own: slice) -> slice:
+        ends = self.arrays.put(np.array([own.start, own.stop]))
+        lo, hi = self.arrays.host(self.arrays.search(indices, ends))
+        return slice(int(lo), int(hi))
+
+
+class Measured(NamedTuple):
+    """What is minimised of a problem, in its order."""
+
+    cameras: Floats
+    """Camera records, as solvers take them."""
+    u: Floats
+    weights: Floats
+    constraints: Constraints | None
+
+
+def measured(problem: Problem, error: Error) -> Measured:
+    """Rays or pixels."""
+    constraints = problem.constraints
+    if error == "ray":
+        return Measured(problem.cameras, problem.u, problem.weights, constraints)
+    from daba.problem.image_rows import image_rows, of_focal_lengths
+
+    rows = image_rows(problem.optics, problem.poses)
+    if problem.priors is not None and len(problem.priors.intrinsics):
+        constraints = of_focal_lengths(constraints, problem.intrinsics[:, 0])
+    return Measured(rows, problem.pixels, np.ones(problem.num_observations), constraints)
+
+
+def lay_out(
+    problem: Problem,
+    partition: Partition,
+    error: Error = "ray",
+    arrays: NumpyArrays = ON_HOST,
+    validate: bool = False,
+) -> Layout:
     """Sort cameras and points by device. Points follow each other as their first cameras do,
     so that neighbours in memory are seen by the same cameras; images of a frame follow each
-    other."""
+    other. `validate` the problem before."""
+    a, C, P = arrays, problem.num_cameras, problem.num_points
+    later = validate and a is not ON_HOST and error == "ray" and problem.has_rays
+    if validate and not later:
+        problem.validated()
+    cameras, *numbers, constraints = measured(problem, error)
+    ends = a.put(problem.camera_index), a.put(problem.point_index)
+    u, weights = map(a.put, numbers)
+    if later:
+        problem.validated(observations=not a.valid(problem, *ends, u, weights))
     camera_order = order_cameras(partition, frames_of(problem))
-    camera = inverse(camera_order)[problem.camera_index]
-    first = first_cameras(camera, problem.point_index, problem.num_points)
-    point_order = order_points(partition, first)
-    point = inverse(point_order)[problem.point_index]
-    crosses = (
-        partition.camera_device[problem.camera_index] != partition.point_device[problem.point_index]
-    )
-    number = number_type(problem.num_observations)
-    order = np.argsort(point.astype(np.int64) * problem.num_cameras + camera, kind="stable")
+    camera = a.take(a.put(inverse(camera_order)), ends[0])
+    first = a.smallest(camera, ends[1], P)
+    point_order = order_points(partition, first, a)
+    point = a.take(a.put(inverse(point_order)), ends[1])
+    devices = a.put(partition.camera_device), a.put(partition.point_device)
+    crosses = a.take(devices[0], ends[0]) != a.take(devices[1], ends[1])
+    order = a.order_pairs(point, camera, C)
     inter = order[crosses[order]]
     intra = order[~crosses[order]] if len(inter) else order
-    outer = inter[stable_order(camera[inter], problem.num_cameras)]
+    outer = inter[a.order(camera[inter], C)]
 
-    constraints = problem.constraints
-    if error == "pixel":
-        from daba.problem.image_rows import image_rows, of_focal_lengths
+    def records(chosen: Any) -> Records:
+        return Records(*(a.take(array, chosen) for array in (camera, point, u, weights)))
 
-        cameras = image_rows(problem.optics, problem.poses)
-        if problem.priors is not None and len(problem.priors.intrinsics):
-            constraints = of_focal_lengths(constraints, problem.intrinsics[:, 0])
-        u, weights = problem.pixels, np.ones(problem.num_observations)
-    else:
-        cameras, u, weights = problem.cameras, problem.u, problem.weights
-
-    def records(chosen: np.ndarray) -> Records:
-        return Records(camera[chosen], point[chosen], u[chosen], weights[chosen])
+    def numbered(chosen: Any) -> Any:
+        if a is not ON_HOST:
+            return chosen
+        return chosen.astype(number_type(problem.num_observations))
 
     return Layout(
         problem=problem,
@@ -182,9 +301,10 @@ def lay_out(problem: Problem, partition: Partition, error: Error = "ray") -> Lay
         intra=records(intra),
         inter=records(inter),
         outer=records(outer),
-        intra_id=intra.astype(number),
-        inter_id=inter.astype(number),
-        outer_id=outer.astype(number),
+        intra_id=numbered(intra),
+        inter_id=numbered(inter),
+        outer_id=numbered(outer),
+        arrays=a,
         constraints=constraints,
     )
 
@@ -198,14 +318,15 @@ def order_cameras(partition: Partition, frame: Ints | None = None) -> Ints:
 
 def first_cameras(camera: Ints, point: Ints, points: int) -> Ints:
     """First camera that sees each point, in device order."""
-    first = np.full(points, np.iinfo(np.int32).max, dtype=np.int32)
-    np.minimum.at(first, point, camera)
+    first: Ints = ON_HOST.smallest(camera, point, points)
     return first
 
 
-def order_points(partition: Partition, first: Ints) -> Ints:
+def order_points(partition: Partition, first: Any, arrays: NumpyArrays = ON_HOST) -> Ints:
     """The problem's point at each index of device order."""
-    return np.lexsort((first, partition.point_device)).astype(np.int32)
+    device = arrays.put(partition.point_device)
+    order: Ints = arrays.host(arrays.order_pairs(device, first, 1 << 31)).astype(np.int32)
+    return order
 
 
 def extent_of(partition: Partition, observations: int) -> Extent:
@@ -231,8 +352,3 @@ def inverse(order: Ints) -> Ints:
 def pointers(owner: Ints, count: int) -> np.ndarray:
     """Where the items of each owner begin, when sorted by owner, (count + 1,)."""
     return np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=count))]).astype(np.int64)
-
-
-def _range(indices: Ints, own: slice) -> slice:
-    lo, hi = np.searchsorted(indices, [own.start, own.stop])
-    return slice(int(lo), int(hi))

@@ -46,18 +46,19 @@ def make_partition(problem: Problem, devices: int, seed: int = 0) -> Partition:
     METIS is not installed, cameras are bisected by what they look at instead. The images of a frame
     stay together: it is split like a camera that sees what all of them see."""
     P, frame = problem.num_points, frames_of(problem)
+    if devices == 1:
+        return Partition(np.zeros(problem.num_cameras, np.int32), np.zeros(P, np.int32), 1)
     C = num_frames(problem)
     camera_index = problem.camera_index if frame is None else frame[problem.camera_index]
     ends = camera_index, problem.point_index
     check_devices(devices, C, "camera" if frame is None else "frame")
     load = np.bincount(camera_index, minlength=C)
-    if devices > 1 and not has_metis():
+    if not has_metis():
         from daba.partition.bisection import bisect_cameras, centroids_seen
 
         cameras = bisect_cameras(centroids_seen(problem.points, *ends, C), load, devices)
     else:
-        graph = camera_graph(*ends, C, P) if devices > 1 else None
-        cameras = split_cameras(graph, load, devices, seed)
+        cameras = split_cameras(camera_graph(*ends, C, P), load, devices, seed)
     cameras = settle_cameras(cameras, load, devices, lambda: [(*ends, range(P))])
     points = split_points(*ends, cameras, devices, range(P))
     return Partition(cameras if frame is None else cameras[frame], points, devices)

@@ -73,6 +73,12 @@ def checked_indices(values: ArrayLike, what: str, count: int, start: int = 0) ->
     return np.ascontiguousarray(raw, dtype=np.int32)
 
 
+def closest(centers: Floats) -> Floats:
+    """How near a point may not come to each centre in all coordinates, where rounding would say in
+    which direction it lies."""
+    return np.asarray(1e-12 * (1 + np.abs(centers).max(axis=1)))
+
+
 def check_observations(
     cameras: Floats,
     points: Floats,
@@ -88,7 +94,7 @@ def check_observations(
     checked_indices(point, "point_index", len(points), start)
     check_finite("observation", u, start)
     check_positive("observation", "weight", weights, start)
-    near = 1e-12 * (1 + np.abs(cameras[:, 9:12]).max(axis=1))
+    near = closest(cameras[:, 9:12])
     close = np.arange(len(camera))
     for x in range(3):  # one coordinate clears nearly all
         i, j = camera[close], point[close]

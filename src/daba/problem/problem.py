@@ -422,9 +422,9 @@ class Problem:
         rows += [("constraints", note) for note in describe(self.constraints, noun)]
         return html_table(rows)
 
-    def validated(self) -> Problem:
+    def validated(self, observations: bool = True) -> Problem:
         """Return self, or raise `DabaError` naming the first camera, point or observation
-        that no solver could handle."""
+        that no solver could handle; `observations`: whether these are looked at, too."""
         C, P, K = self.num_cameras, self.num_points, self.num_observations
         if C == 0 or P == 0 or K == 0:
             raise DabaError(f"empty problem: {C} cameras, {P} points, {K} observations")
@@ -438,7 +438,7 @@ class Problem:
             if getattr(self, what).shape != shape:
                 raise DabaError(f"{what} must have shape {shape}, not {getattr(self, what).shape}")
         if self.has_rays:
-            self._check_rays()
+            self._check_rays(observations)
         else:
             check_finite("camera", self.poses)
             check_finite("point", self.points)
@@ -455,14 +455,16 @@ class Problem:
                 validate_groups(given, self.cameras, self.focal)
         return self
 
-    def _check_rays(self) -> None:
+    def _check_rays(self, observations: bool) -> None:
         C, K = self.num_cameras, self.num_observations
         shapes = {"cameras": (C, CAMERA_RECORD), "u": (K, 2), "weights": (K,), "focal": (C,)}
         for what, shape in shapes.items():
             if getattr(self, what).shape != shape:
                 raise DabaError(f"{what} must have shape {shape}, not {getattr(self, what).shape}")
         check_variables(self.cameras, self.points, self.focal)
-        for start in range(0, K, 1 << 20):  # in pieces: a large problem must not double in memory
+        for start in range(
+            0, K if observations else 0, 1 << 20
+        ):  # in pieces: a large problem must not double in memory
             k = slice(start, start + (1 << 20))
             ends = self.camera_index[k], self.point_index[k]
             check_observations(self.cameras, self.points, *ends, self.u[k], self.weights[k], start)

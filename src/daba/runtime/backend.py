@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from daba.core.errors import DabaError
 from daba.core.options import Options
+from daba.partition.ordering import ON_HOST, NumpyArrays
 
 if TYPE_CHECKING:
     from daba.backends.cpu.lm.operations import CpuOperations
@@ -32,6 +33,9 @@ class Backend(Protocol):
 
     def running(self) -> contextlib.AbstractContextManager[Any]:
         """A context for the whole solve."""
+
+    def arrays(self, observations: int) -> NumpyArrays:
+        """Where the observations of a process are to be sorted and kept, if there are so many."""
 
     def solver(self, shard: Shard, options: Options, comm: Communicator) -> Solver:
         """The solver of a shard."""
@@ -60,6 +64,9 @@ class Cpu:
         from daba.backends.cpu.threads import one_blas_thread
 
         return one_blas_thread()
+
+    def arrays(self, observations: int) -> NumpyArrays:
+        return ON_HOST
 
     def solver(self, shard: Shard, options: Options, comm: Communicator) -> Solver:
         if not options.centralized:
@@ -136,6 +143,11 @@ class Gpu:
 
         return torch.cuda.device(self.device)
 
+    def arrays(self, observations: int) -> NumpyArrays:
+        from daba.backends.gpu.setting_up import TorchArrays, fits
+
+        return TorchArrays(self.device) if fits(observations, self.device) else ON_HOST
+
     def prepare(self) -> None:
         """Nothing."""
 
@@ -174,7 +186,7 @@ class Gpu:
         if options.centralized and not _plain(shard, options):
             from daba.solver.lm.make import lm_solver
 
-            solver = lm_solver(shard, options, comm, self)
+            solver = lm_solver(shard.on_host(), options, comm, self)
             if solver.ops.on_gpu:
                 from daba.solver.lm.on_gpu import launch_linear, rehearse
 

@@ -188,7 +188,7 @@ class Recorder(Observer):
 
 def _still_part(solver: Solver, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
     """What one process knows of the cameras and points that it shows."""
-    shard = solver.shard
+    shard = solver.shard.on_host()
     devices = np.arange(shard.first, shard.first + shard.num_devices, dtype=np.int32)
     wide = np.zeros((shard.num_cameras, 2))
     for obs in (shard.intra, shard.inter):

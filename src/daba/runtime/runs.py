@@ -154,7 +154,7 @@ class Runs:
                 f"{options.method} followed by lm needs the whole problem, and a store is solved "
                 "in parts: use --method lm, or --error ray without --finish"
             )
-        setup = self.set_up(problem, stages[0])
+        setup = self.set_up(problem, stages[0], checksums=checkpoints is not None)
         with self.interrupt:
             if corrects and not comm.broadcast(setup.orders is not None):
                 return self.in_parts_with_points_in_front(setup, checkpoints)
@@ -268,10 +268,19 @@ class Runs:
         self.partition = result.partition
         return self.run(self.set_up(problem, result.options))
 
-    def set_up(self, problem: Problem | Store | None, options: Options) -> Setup:
+    def set_up(
+        self, problem: Problem | Store | None, options: Options, checksums: bool = False
+    ) -> Setup:
+        """`checksums` are for checkpoints."""
         from daba.distributed.scatter import make_setup
 
-        return make_setup(problem, options, self.partition, self.comm)
+        total = 0  # where another process has the problem, and sends a part of it
+        if isinstance(problem, Problem):
+            total = problem.num_observations
+        elif problem is not None:
+            total = problem.extent.observations // self.comm.size
+        arrays = self.backend.arrays(total)
+        return make_setup(problem, options, self.partition, self.comm, arrays, checksums)
 
     def run(self, setup: Setup, checkpoints: Checkpoints | None = None) -> Result:
         """One run of the loop, counted on from those before it."""

@@ -150,20 +150,20 @@ def extrapolation_scales(shard: Shard, x: State) -> tuple[Floats, Floats]:
     """What momentum is reset and clipped by: the mean distance from each camera to its points, and
     the mean centre of each point's cameras, at the start. Rows of ghosts are for their owners to
     fill."""
-    C, P = len(x.cameras), len(x.points)
-    distance, center = np.zeros(C), np.zeros((P, 3))
-    seen_c, seen_l = np.zeros(C), np.zeros(P)
+    arrays, C, P = shard.arrays, shard.num_cameras, shard.num_points
+    distance, center = np.ones((len(x.cameras), 1)), x.points.copy()
+    centers, points = arrays.put(x.cameras[:, 9:12].copy()), arrays.put(x.points)
+    far, sums = np.zeros((C, 1)), np.zeros((P, 3))
+    seen_c, seen_l = np.zeros((C, 1)), np.zeros((P, 1))
     for obs in (shard.intra, shard.inter):
         by_camera = obs.camera_obs  # in the order of all devices, whoever owns the points
-        seen_c += np.bincount(obs.camera, minlength=C)
-        away = np.linalg.norm(
-            x.cameras[obs.camera[by_camera], 9:12] - x.points[obs.point[by_camera]], axis=1
-        )
-        distance += np.bincount(obs.camera[by_camera], weights=away, minlength=C)
-        seen_l += np.bincount(obs.point, minlength=P)
-        for a in range(3):
-            t = x.cameras[obs.camera, 9 + a]
-            center[:, a] += np.bincount(obs.point, weights=t, minlength=P)
-    distance = np.where(distance > 0, distance / np.maximum(seen_c, 1), 1.0)
-    center = np.where(seen_l[:, None] > 0, center / np.maximum(seen_l, 1)[:, None], x.points)
-    return distance[:, None], center
+        seen_c += np.diff(obs.camera_ptr)[:, None]
+        away = arrays.take(centers, obs.camera[by_camera])
+        away = away - arrays.take(points, obs.point[by_camera])
+        far += arrays.sums(((away**2).sum(1) ** 0.5)[:, None], obs.camera_ptr)
+        seen_l += np.diff(obs.point_ptr)[:, None]
+        own = obs.camera[: int(obs.point_ptr[-1])]  # those of own points come first
+        sums += arrays.sums(arrays.take(centers, own), obs.point_ptr)
+    distance[:C] = np.where(far > 0, far / np.maximum(seen_c, 1), 1.0)
+    center[:P] = np.where(seen_l > 0, sums / np.maximum(seen_l, 1), x.points[:P])
+    return distance, center

@@ -88,13 +88,8 @@ class Ends:
     def of(obs: Observations, index: Tensor, number: torch.dtype) -> Ends:
         """`index` is the GPU's index of each of the shard's points."""
         device = index.device
-        point = torch.from_numpy(obs.point).to(device).long()
-        return Ends(
-            camera=torch.from_numpy(obs.camera).to(device),
-            point=index[point],
-            u=torch.from_numpy(obs.u).to(device).to(number),
-            weight=torch.from_numpy(obs.weight).to(device).to(number),
-        )
+        camera, point, u, weight = (torch.as_tensor(a, device=device) for a in obs[:4])
+        return Ends(camera, index[point.long()], u.to(number), weight.to(number))
 
     def records(self, which: Tensor, other: Tensor) -> Tensor:
         """Rows of 4: u, ω and the bits of the other end's number."""

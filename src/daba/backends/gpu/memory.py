@@ -47,11 +47,18 @@ def needed_for_lm(parts: LmShard) -> int:
     return PROGRAM + int(SLACK * total)
 
 
+def _free(need: int, device: torch.device) -> int:
+    """Bytes, with what torch keeps for later given back where that matters."""
+    if need > (free := torch.cuda.mem_get_info(device)[0]):
+        torch.cuda.empty_cache()
+        free = torch.cuda.mem_get_info(device)[0]
+    return int(free)
+
+
 def check_lm_memory(parts: LmShard, device: torch.device) -> None:
     """Raise `DabaError` if Levenberg–Marquardt will not fit, saying what would."""
     need = needed_for_lm(parts)
-    free, _ = torch.cuda.mem_get_info(device)
-    if need > free:
+    if need > (free := _free(need, device)):
         raise DabaError(
             f"too little GPU memory: {need / 1e9:.1f} GB needed and {free / 1e9:.1f} GB free; use "
             "--method daba, --backend cpu, or more processes, each with a GPU of its own"
@@ -62,8 +69,7 @@ def check_memory(shard: Shard, options: Options, device: torch.device) -> None:
     """Raise `DabaError` if the shard will not fit, saying what would."""
     intra, inter = len(shard.intra.camera), len(shard.inter.camera)
     need = needed(shard.num_cameras, shard.num_points, intra, inter, options)
-    free, _ = torch.cuda.mem_get_info(device)
-    if need <= free:
+    if need <= (free := _free(need, device)):
         return
     share = free / need
     hint = "use --backend cpu"
