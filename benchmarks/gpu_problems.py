@@ -1,16 +1,21 @@
-"""Real problems on a GPU, against the CPU's runs and against Ceres.
+"""Problems on a GPU: how long a solve takes to set up and to iterate; and real ones against the
+CPU's runs and against Ceres.
 
+    python benchmarks/gpu_problems.py --table FILES…            # times; also of scenes, by name
     python benchmarks/gpu_problems.py --prepare FOLDER FILES…   # with the CPU: references
     python benchmarks/gpu_problems.py FOLDER FILES…             # with the GPU, here or elsewhere
 
-The first leaves, for each problem, its partition and the values of F that the CPU finds. The second
-needs NumPy, torch and Triton only; for Ceres it calls `ceres_ba` ($DABA_CERES or benchmarks/ceres).
+Scenes are city-1723, city-1778 (`daba.generate`) and landscape-13682 (`scene.py`). `--prepare`
+leaves, for each problem, its partition and the values of F that the CPU finds. All but that needs
+NumPy, SciPy, torch and Triton only; for Ceres `ceres_ba` is called ($DABA_CERES or
+benchmarks/ceres).
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,25 +29,44 @@ from daba.tools.bench.ceres import (
     find_program,
     read_text,
 )
+from scene import landscape
 
 DEVICES, ITERATIONS, LM_ITERATIONS = 8, 1000, 40
 KINDS = ("none", "sweep")
 EVER: dict[str, Any] = {"function_tolerance": 0.0, "patience": 10**6}
 """Never stop before the last iteration."""
+CITIES = {"city-1723": (1_723, 156_502, 678_718), "city-1778": (1_778, 993_923, 5_001_946)}
+LANDSCAPES = {"landscape-13682": (13_682, 4_456_117, 28_987_644)}
+METHODS: dict[str, dict[str, Any]] = {
+    "lm": {"method": "lm", "devices": 1},
+    "none": {"method": "daba", "refine": "none"},
+    "sweep": {"method": "daba", "refine": "sweep"},
+    "lm, 8 devices": {"method": "lm"},
+}
+TIMED = 40
+"""Iterations that are timed."""
+NEAR = 1e-4
+"""A solve has arrived at F_ref + NEAR (F_init − F_ref)."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("files", type=Path, nargs="+", help="but for --table a folder comes first")
     parser.add_argument("--prepare", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--precision", nargs="*", default=["auto", "float64"])
     parser.add_argument("--only", choices=("daba", "lm"))
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of Ceres")
     args = parser.parse_args()
-    for file in args.files:
+    if args.table:
+        for file in args.files:
+            times(file, args.methods)
+        return
+    folder, *files = args.files
+    for file in files:
         name = "-".join(file.name.split(".")[0].split("-")[:2])
-        problem, kept = daba.load(file), args.folder / f"{name}.npz"
+        problem, kept = daba.load(file), folder / f"{name}.npz"
         if args.prepare:
             prepare(problem, kept)
             continue
@@ -52,6 +76,55 @@ def main() -> None:
             compare(name, problem, known, args.precision)
         if args.only != "daba":
             race(name, problem, float(known["lm"]), read_text(file), args.threads)
+
+
+def times(file: Path, methods: list[str]) -> None:
+    """Seconds from arrays in memory to the first iteration, milliseconds of an iteration, and of lm
+    how long it takes to arrive; all by the clock of `daba.solve`, which compiling stops."""
+    problem = named(file)
+    partition = daba.make_partition(problem, DEVICES)
+    for name in methods:
+        options: Any = dict(METHODS[name]) | {"backend": "gpu", "error": "ray"}
+        if options.pop("devices", DEVICES) == DEVICES:
+            options["partition"] = partition
+        began = time.perf_counter()
+        daba.solve(problem, iterations=3, **options)
+        first = time.perf_counter() - began
+        run = daba.solve(problem, iterations=TIMED, **options, **EVER)
+        seconds = np.array([entry.seconds for entry in run.history])
+        each = 1e3 * np.diff(seconds)
+        gradients = np.mean([entry.pcg_iterations for entry in run.history[1:]])
+        print(
+            f"{file.name.split('.')[0]:<26}{name:<15}set up {seconds[0]:.3f} s, iterations median "
+            f"{np.median(each):.2f} ms, mean {each.mean():.2f} ms, {gradients:.0f} CG; F/K "
+            f"{run.history[-1].mean_objective:.6f}; {run.linear_solver}; first call {first:.1f} s",
+            flush=True,
+        )
+        if name.startswith("lm"):
+            arrival(problem, options)
+
+
+def arrival(problem: daba.Problem, options: dict[str, Any]) -> None:
+    """The best of many iterations is the reference."""
+    run = daba.solve(problem, iterations=10 * TIMED, **options, **EVER)
+    F = np.array([entry.objective for entry in run.history])
+    at = int(np.flatnonzero(F <= F.min() + NEAR * (F[0] - F.min()))[0])
+    print(f"    arrives after {run.history[at].seconds:.3f} s, {at} iterations; reference F/K "
+          f"{F.min() / problem.num_observations:.6f}", flush=True)  # fmt: skip
+
+
+def named(file: Path) -> daba.Problem:
+    """A scene by its name, or a file."""
+    if file.name in CITIES:
+        cameras, points, observations = CITIES[file.name]
+        made = daba.SceneOptions(
+            scene="city", cameras=cameras, points=points, observations=observations, drift=0.003,
+            seed=5,
+        )  # fmt: skip
+        return daba.generate(made).start
+    if file.name in LANDSCAPES:
+        return landscape(*LANDSCAPES[file.name])
+    return daba.load(file)
 
 
 def prepare(problem: daba.Problem, kept: Path) -> None:

@@ -112,21 +112,55 @@ def test_too_little_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         solve()
 
 
-@pytest.mark.parametrize("refine", ["none", "sweep"])
-def test_processes_that_share_a_gpu(refine: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["none", "sweep", "lm"])
+def test_processes_that_share_a_gpu(method: str, tmp_path: Path) -> None:
+    """Two and four find the bits of one."""
     script = HELPERS / "gpu_process.py"
-    found = []
-    for processes in (1, 2):
+    found: list[dict[str, np.ndarray]] = []
+    for processes in (1, 2, 4):
         out = tmp_path / f"{processes}.npz"
         started = [] if processes == 1 else [
             "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}",
         ]  # fmt: skip
         run = subprocess.run(
-            [sys.executable, *started, str(script), str(out), "cuda", refine],
+            [sys.executable, *started, str(script), str(out), "cuda", method],
             env=dict(os.environ), capture_output=True, text=True, check=False,
             timeout=120,
         )  # fmt: skip
         assert run.returncode == 0, run.stderr[-3000:]
         with np.load(out) as arrays:
-            found.append(arrays["F"])
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-8)
+            found.append(dict(arrays))
+    for several in found[1:]:
+        assert several["sent"] > 0
+        for name in ("F", "points", "cameras"):
+            assert several[name].tobytes() == found[0][name].tobytes(), name
+
+
+def test_nothing_is_compiled_while_the_clock_runs(tmp_path: Path) -> None:
+    """In a process of its own, which finds no kernel in the cache."""
+    env = os.environ | {"TRITON_CACHE_DIR": str(tmp_path)}
+    run = subprocess.run(
+        [sys.executable, str(HELPERS / "gpu_compiling.py")],
+        env=env, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert "daba: compiling" in run.stderr
+    assert run.stdout.split() == ["all", "ahead"], run.stdout
+
+
+def test_a_graph_is_recorded_while_others_are_collected() -> None:
+    """Earlier solves leave graphs to the garbage collector, which must not run in between."""
+    import gc
+
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(1)
+        for _ in range(3):
+            solve(iterations=4)
+    finally:
+        gc.set_threshold(*before)
+
+
+def test_pixels_know_double_precision_only() -> None:
+    with pytest.raises(daba.DabaError, match="double precision"):
+        solve(method="lm", precision="mixed")

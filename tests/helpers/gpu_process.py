@@ -1,7 +1,9 @@
 """One of several processes that solve a small problem together with the GPU's code: run by
 `test_gpu_processes.py` under torchrun, in Triton's interpreter, and on a GPU by `tests/gpu`.
 
-    torchrun --nproc-per-node 2 tests/gpu_process.py OUT.npz cpu none
+    torchrun --nproc-per-node 2 tests/helpers/gpu_process.py OUT.npz cpu none
+
+On a GPU `lm` is a method, too, and there are four devices.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import numpy as np
 from scene_for_gpu import tiny_problem
 
 import daba
+from daba.backends.gpu.setting_up import TorchArrays
 from daba.core.options import Options
 from daba.distributed.comm.launcher import communicator
 from daba.distributed.scatter import make_setup
@@ -20,23 +23,41 @@ from daba.solver.make import gpu_solver
 
 
 def main() -> None:
-    out, device, refine = sys.argv[1:4]
+    out, device, method = sys.argv[1:4]
     comm: Any = communicator()
     small = device == "cpu"  # in the interpreter
     problem = tiny_problem(4, 8) if small else tiny_problem(12, 200)
-    partition = daba.partition_from_arrays(problem, np.arange(problem.num_cameras) % 2)
-    options = Options(method="daba", devices=2, refine=refine, precision="float64")  # type: ignore[arg-type]
-    setup = make_setup(problem, options, partition, comm)
+    devices = 2 if small else 4
+    partition = daba.partition_from_arrays(problem, np.arange(problem.num_cameras) % devices)
+    found = solved_by_lm if method == "lm" else iterated
+    F, sent, solution = found(problem, partition, comm, device, method)
+    if comm.rank == 0:
+        np.savez(out, F=F, points=solution.points, cameras=solution.cameras, sent=sent)
+
+
+def solved_by_lm(
+    problem: daba.Problem, partition: daba.Partition, comm: Any, device: str, method: str
+) -> Any:
+    result = daba.solve(
+        problem, partition=partition, method="lm", backend="gpu", comm=comm, iterations=8,
+        linear_solver="pcg",
+    )  # fmt: skip
+    sent = sum(entry.bytes_sent for entry in result.history)
+    return [entry.objective for entry in result.history], sent, result.solution
+
+
+def iterated(
+    problem: daba.Problem, partition: daba.Partition, comm: Any, device: str, refine: str
+) -> Any:
+    options = Options(method="daba", devices=partition.devices, refine=refine, precision="float64")  # type: ignore[arg-type]
+    setup = make_setup(problem, options, partition, comm, TorchArrays(device))
     solver = gpu_solver(setup.shard, options, comm, device)
     F = [solver.objective]
-    for _ in range(2 if small else 30):
+    for _ in range(2 if device == "cpu" else 30):
         solver.iterate()
         F.append(solver.objective)
     sent = comm.sum(np.array([float(solver.exchange.take_traffic().sent)]))
-    solution = setup.gather(solver.estimate)
-    if comm.rank == 0:
-        assert solution is not None
-        np.savez(out, F=F, points=solution.points, cameras=solution.cameras, sent=sent)
+    return F, sent, setup.gather(solver.estimate)
 
 
 if __name__ == "__main__":

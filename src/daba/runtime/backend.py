@@ -184,6 +184,11 @@ class Gpu:
         from daba.solver.make import gpu_solver
 
         if options.centralized and not _plain(shard, options):
+            if options.precision not in ("auto", "float64"):
+                raise DabaError(
+                    "lm on several devices, in pixels, with constraints or with a direct solution "
+                    "knows double precision only; leave --precision out"
+                )
             from daba.solver.lm.make import lm_solver
 
             solver = lm_solver(shard.on_host(), options, comm, self)

@@ -61,7 +61,8 @@ class Arrays:
         self.all_P = P + len(shard.ghost_points)
         self.surrogate = not options.centralized
         self.accelerated, self.refined = options.accelerated, bool(options.rounds)
-        self.lanes = lists.lanes_of(C, len(shard.intra.camera) + len(shard.inter.camera))
+        # by the whole problem: sums must not depend on what else a process holds
+        self.lanes = lists.lanes_of(shard.extent.cameras, shard.extent.observations)
         self._order()
         self._lists()
         self._estimates()
@@ -87,10 +88,14 @@ class Arrays:
         points = torch.arange(self.P, device=self.device)
         index = self.index.int()
         intra = Ends.of(shard.intra, index, number)
-        self.intra_c = lists.by_camera(intra, self.C)
+        orders = [
+            torch.as_tensor(obs.camera_obs, device=self.device).long()
+            for obs in (shard.intra, shard.inter)
+        ]
+        self.intra_c = lists.by_camera(intra, orders[0], self.C)
         self.intra_l = lists.by_point(intra, points, self.owner_l, self.S, self.P, self.lanes)
         inter = Ends.of(shard.inter, index, number)
-        self.inter_c = lists.by_camera(inter, self.C)
+        self.inter_c = lists.by_camera(inter, orders[1], self.C)
         own = inter.point[inter.point < self.P].long()
         shared = torch.bincount(own, minlength=self.P) > 0
         edge = shared.nonzero()[:, 0]
@@ -103,10 +108,9 @@ class Arrays:
         if self.refined:
             both = Ends.together(intra, inter)
             of_edge = torch.diff(self.inter_c.begins) > 0
-            ghost = torch.ones(self.all_C - self.C, dtype=torch.bool, device=self.device)
-            kept = torch.cat([of_edge, ghost])[both.camera.long()].nonzero()[:, 0]
-            some = Ends(both.camera[kept], both.point[kept], both.u[kept], both.weight[kept])
-            self.both_c = lists.by_camera(some, self.C)
+            order = torch.cat([orders[0], len(intra.camera) + orders[1]])
+            order = order[of_edge[both.camera[order].long()]]
+            self.both_c = lists.by_camera(both, order, self.C)
             self.both_l = lists.by_point(both, edge, self.owner_l[edge], self.S, self.P, self.lanes)
 
     def _estimates(self) -> None:

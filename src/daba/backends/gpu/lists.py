@@ -112,18 +112,20 @@ class Ends:
 def point_order(degree: Tensor, owner: Tensor, many: int) -> Tensor:
     """The GPU's order of points: by device; those with many observations first, the others by
     their number of observations inside windows. Returns the shard's point at each index."""
-    rank = torch.arange(len(degree), device=degree.device)
+    counts = torch.bincount(owner) if len(owner) else owner
+    first = (torch.cumsum(counts, 0) - counts)[owner.long()]
+    rank = torch.arange(len(degree), device=degree.device) - first  # whatever else a process holds
     window = torch.where(degree > many, 0, 1 + rank // WINDOW)
     most = int(degree.max()) + 1 if len(degree) else 1
     key = (owner.long() * (2 + len(degree) // WINDOW) + window) * most + (most - 1 - degree.long())
     return torch.argsort(key, stable=True)
 
 
-def by_camera(ends: Ends, cameras: int) -> ByCamera:
-    """`cameras` are those owned here; ghosts come behind them and are left out."""
-    own = (ends.camera < cameras).nonzero()[:, 0]
-    camera = ends.camera[own]
-    order = own[torch.argsort(camera, stable=True)]
+def by_camera(ends: Ends, order: Tensor, cameras: int) -> ByCamera:
+    """Of the observations of `order`, by the cameras owned here. Those of a camera follow each
+    other as they do in `order`: as devices do, whichever of them a process holds."""
+    camera = ends.camera[order]
+    order = order[torch.argsort(camera, stable=True)]
     counts = torch.bincount(camera, minlength=cameras)
     return ByCamera(ends.records(order, ends.point), pointers(counts))
 

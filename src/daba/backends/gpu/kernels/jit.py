@@ -18,18 +18,26 @@ COUNTS = (
 """Parameters that are whole numbers. Triton would compile a kernel once more for those that 16
 divides, and for 1, so that a problem of another size would find nothing in the cache."""
 
-_only_compiling = False
+Launch = tuple[Any, tuple[Any, ...], dict[str, Any]]
+"""A kernel, and what it is launched with."""
+
+_collected: list[Launch] | None = None
 
 
 @contextlib.contextmanager
-def only_compiling() -> Iterator[None]:
-    """Launches compile, and run nothing."""
-    global _only_compiling
-    _only_compiling = True
+def collecting() -> Iterator[list[Launch]]:
+    """Launches are put into a list, and run nothing."""
+    global _collected
+    _collected = []
     try:
-        yield
+        yield _collected
     finally:
-        _only_compiling = False
+        _collected = None
+
+
+def compile_only(launch: Launch) -> None:
+    kernel, args, options = launch
+    type(kernel).run(kernel, *args, **COMPILED, **options | {"warmup": True})
 
 
 def jit(function: Any) -> Any:
@@ -37,8 +45,8 @@ def jit(function: Any) -> Any:
     kernel = triton.jit(function, do_not_specialize=COUNTS)
 
     def run(*args: Any, **options: Any) -> Any:
-        if _only_compiling:
-            options["warmup"] = True
+        if _collected is not None:
+            return _collected.append((kernel, args, options))
         return type(kernel).run(kernel, *args, **COMPILED, **options)
 
     kernel.run = run

@@ -49,7 +49,7 @@ def add_rows(rows: Tensor, begins: Tensor, index: Tensor | None = None) -> Tenso
         width = min(64, max(4, 1 << (columns - 1).bit_length()))
         products.add_rows[(count, -(-columns // width))](
             rows, begins, begins if index is None else index, out, rows.stride(0), columns,
-            CHOSEN=index is not None, C=width, L=256 // width,
+            CHOSEN=index is not None, WIDE=width, L=256 // width,
         )  # fmt: skip
     return out
 

@@ -274,17 +274,17 @@ def form(
 
 @jit
 def add_rows(
-    values, begins, index, out, stride, columns, CHOSEN: tl.constexpr, C: tl.constexpr,
+    values, begins, index, out, stride, columns, CHOSEN: tl.constexpr, WIDE: tl.constexpr,
     L: tl.constexpr,
 ):  # fmt: skip
     """out[s] = Σ values[n] over begins[s] ≤ n < begins[s+1], in a fixed order; with CHOSEN, of
     values[index[n]]."""
     s = tl.program_id(0)
-    column = tl.program_id(1) * C + tl.arange(0, C)
+    column = tl.program_id(1) * WIDE + tl.arange(0, WIDE)
     lane = tl.arange(0, L)
     first = tl.load(begins + s)
     last = tl.load(begins + s + 1)
-    sums = tl.zeros([L, C], tl.float64)
+    sums = tl.zeros([L, WIDE], tl.float64)
     for n in range(first, last, L):
         some = n + lane < last
         at = tl.minimum(n + lane, last - 1)
