@@ -28,6 +28,7 @@ PARTITION = in_strips(PROBLEM, 4)
 
 def solve(**options: Any) -> daba.Result:
     given: dict[str, Any] = {
+        "method": "daba",
         "iterations": 30,
         "backend": "gpu",
         "precision": "float64",
@@ -98,8 +99,9 @@ def test_arrays_that_live_on_the_gpu() -> None:
         *(torch.from_numpy(x).cuda() for x in (PROBLEM.cameras, PROBLEM.points))
     )
     result = daba.solve(
-        on_gpu, partition=PARTITION, backend="gpu", precision="float64", iterations=5
-    )
+        on_gpu, partition=PARTITION, method="daba", backend="gpu", precision="float64",
+        iterations=5,
+    )  # fmt: skip
     found: Any = result.problem.points
     assert found.is_cuda
     same = solve(iterations=5)

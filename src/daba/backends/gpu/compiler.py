@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from threading import Timer
+from threading import Lock, Timer
 from typing import Any
 
 import torch
@@ -14,9 +14,9 @@ import triton
 from daba.backends.gpu.kernels.jit import Launch, collecting, compile_only
 from daba.distributed.comm.base import usable_cores
 
-FROM_CACHE = 0.5
-"""Seconds after which what is not there is being compiled, and not read from Triton's cache: all
-kernels of a solve are read in 0.2 s."""
+SLOW = 0.5
+"""Seconds; a kernel that takes longer to be there is being compiled. From Triton's cache it is read
+in a hundredth."""
 
 
 def compile_ahead(launch: Callable[[], Any], device: torch.device, tell: bool) -> None:
@@ -27,20 +27,12 @@ def compile_ahead(launch: Callable[[], Any], device: torch.device, tell: bool) -
     with torch.cuda.device(device), collecting() as launches:
         launch()
     different = {_key(found): found for found in launches}
-    pool = _Pool(max_workers=max(1, len(usable_cores())))
-    announce = Timer(FROM_CACHE, lambda: _announce(len(different) - pool.done if tell else 0))
-    announce.start()
-    with pool, torch.cuda.device(device), triton.AsyncCompileMode(pool):
-        for found in different.values():
-            compile_only(found)
-    announce.cancel()
-
-
-def _announce(count: int) -> None:
-    if count == 0:
-        return
-    what = "GPU kernel" if count == 1 else "GPU kernels"
-    print(f"daba: compiling {count} {what}, once…", file=sys.stderr, flush=True)
+    pool = _Pool(len(different) if tell else 0, device)
+    with pool:
+        with torch.cuda.device(device), triton.AsyncCompileMode(pool):
+            kernels = [compile_only(found) for found in different.values()]
+        kernels = [k.result() if hasattr(type(k), "result") else k for k in kernels]
+        list(pool.map(lambda kernel: kernel.run, kernels))  # builds what launches it, in C
 
 
 def _key(launch: Launch) -> Any:
@@ -57,14 +49,29 @@ def _kind(value: Any) -> Any:
 
 
 class _Pool(ThreadPoolExecutor):
-    """Counts what it has done."""
+    """Tells how much there is to do when a first job is slow."""
 
-    done = 0
+    def __init__(self, told: int, device: torch.device) -> None:
+        super().__init__(len(usable_cores()), initializer=torch.cuda.set_device, initargs=(device,))
+        self.left = told
+        self.lock = Lock()
 
-    def submit(self, *args: Any, **kwargs: Any) -> Any:
-        future = super().submit(*args, **kwargs)
-        future.add_done_callback(self._count)
-        return future
+    def submit(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return super().submit(self._watched, fn, *args, **kwargs)
 
-    def _count(self, future: Any) -> None:
-        self.done += 1
+    def _watched(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        announce = Timer(SLOW, self._announce)
+        announce.start()
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            announce.cancel()
+            with self.lock:
+                self.left -= self.left > 0
+
+    def _announce(self) -> None:
+        with self.lock:
+            count, self.left = self.left, 0
+        if count:
+            what = "GPU kernel" if count == 1 else "GPU kernels"
+            print(f"daba: compiling {count} {what}, once…", file=sys.stderr, flush=True)

@@ -145,9 +145,8 @@ class GpuCoarseSpace(CoarseSpace):
         scale = torch.sqrt(torch.clamp(self.E.diagonal(), min=0.0))
         self.scale = torch.where(scale > 0, 1.0 / scale, 0.0)
         E = self.E * (self.scale[:, None] * self.scale)
-        E.diagonal().fill_(1.0 + SINGULAR)
         unit = torch.eye(self.size, dtype=E.dtype, device=E.device)
-        self.inverse = torch.linalg.solve_triangular(torch.linalg.cholesky(E), unit, upper=False)
+        self.inverse = torch.linalg.solve_triangular(_factor(E), unit, upper=False)
 
     def solve(self, c: Tensor) -> Tensor:
         return self.scale * (self.inverse.T @ (self.inverse @ (self.scale * c)))
@@ -251,6 +250,19 @@ def rehearse(solver: LevenbergMarquardt) -> None:
         trial, _ = solver.step(solution)
         solver.ops.settle_points(trial, solver.x.points, 1)
     network.rounds, network.sums = counted
+
+
+def _factor(E: Tensor) -> Tensor:
+    """As `coarse.py` has it: no more is added to the diagonal, which is 1, than it takes."""
+    ridge = SINGULAR
+    while True:
+        E.diagonal().fill_(1.0 + ridge)
+        L, info = torch.linalg.cholesky_ex(E)
+        if int(info) == 0:
+            return L
+        if not ridge < 1.0:
+            raise torch.linalg.LinAlgError("the coarse matrix has no factor")
+        ridge *= 100.0
 
 
 def _symmetric(A: Tensor) -> Tensor:

@@ -35,9 +35,10 @@ def collecting() -> Iterator[list[Launch]]:
         _collected = None
 
 
-def compile_only(launch: Launch) -> None:
+def compile_only(launch: Launch) -> Any:
+    """The compiled kernel, or what will be."""
     kernel, args, options = launch
-    type(kernel).run(kernel, *args, **COMPILED, **options | {"warmup": True})
+    return type(kernel).run(kernel, *args, **COMPILED, **options | {"warmup": True})
 
 
 def jit(function: Any) -> Any:
