@@ -8,5 +8,9 @@ class DabaError(Exception):
     """
 
 
+class GpuMemoryError(DabaError):
+    """A GPU has too little."""
+
+
 class DabaWarning(UserWarning):
     """Something about the input is suspicious, but the result is still correct."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from daba.core.errors import DabaError
+from daba.core.errors import DabaError, GpuMemoryError
 from daba.core.options import Options
 from daba.partition.ordering import ON_HOST, NumpyArrays
 
@@ -136,7 +137,7 @@ class Gpu:
 
         self.device = torch.device("cuda", comm.rank % torch.cuda.device_count())
         torch.empty(1, device=self.device)  # CUDA takes a second to start, which is nobody's
-        self.tells = comm.rank == 0
+        self.name, self.comm = torch.cuda.get_device_name(self.device), comm
 
     def running(self) -> contextlib.AbstractContextManager[Any]:
         import torch
@@ -155,17 +156,28 @@ class Gpu:
         from daba.backends.gpu.lm.operations import GpuOperations
         from daba.backends.gpu.memory import check_lm_memory
 
-        check_lm_memory(parts, self.device)
+        self.everywhere(lambda: check_lm_memory(parts, self.device))
         ops = GpuOperations(parts, loss, self.device)
         self.compile(lambda: ops.launch_all(ops.upload(parts.x)))
         return ops
+
+    def everywhere(self, check: Callable[[], None]) -> None:
+        """Raise `GpuMemoryError` on all processes if one of them has."""
+        error = GpuMemoryError("another process has too little GPU memory")
+        found = False
+        try:
+            check()
+        except GpuMemoryError as mine:
+            error, found = mine, True
+        if self.comm.any(found):
+            raise error
 
     def compile(self, launch: Callable[[], Any]) -> None:
         """What `launch` launches; the clock stands still meanwhile."""
         from daba.backends.gpu.compiler import compile_ahead
 
         with _stopped_clock(self):
-            compile_ahead(launch, self.device, self.tells)
+            compile_ahead(launch, self.device, tell=self.comm.rank == 0)
 
     def plan(self, obs: Observations, cluster: Int32, block: int) -> tuple[Any, Cost]:
         from daba.backends.gpu.lm.factors import factoring_cost
@@ -201,7 +213,7 @@ class Gpu:
             return solver
         if shard.constraints is not None:  # of a store, which is looked into only now
             raise DabaError(f"no GPU can be used: {CONSTRAINED}; use --backend cpu")
-        check_memory(shard, options, self.device)
+        self.everywhere(lambda: check_memory(shard, options, self.device))
         return gpu_solver(
             shard, options, comm, self.device, lambda ops: self.compile(ops.launch_all)
         )
@@ -217,7 +229,7 @@ def _plain(shard: Shard, options: Options) -> bool:
 
 
 def make_backend(options: Options, comm: Communicator, constrained: bool = False) -> Backend:
-    """The one of the options; `auto` is the GPU where there is one that can be used."""
+    """The one of the options; `auto` is the GPU where one can be used, and says what it is."""
     if options.backend == "cpu":
         return Cpu(options, comm, constrained)
     missing = why_no_gpu()
@@ -225,13 +237,23 @@ def make_backend(options: Options, comm: Communicator, constrained: bool = False
         missing = f"{options.method} runs on the CPU only"
     if constrained and not options.centralized:
         missing = CONSTRAINED
+    if not missing and options.linear_solver == "direct" and not options.centralized:
+        missing = "its linear solver is pcg; leave --linear-solver out"
     if options.backend == "auto" and missing:
-        return Cpu(options, comm, constrained)
+        return cpu_instead(options, comm, constrained, missing)
     if missing:
         raise DabaError(f"no GPU can be used: {missing}; use --backend cpu")
-    if options.linear_solver == "direct" and not options.centralized:
-        raise DabaError("on a GPU the linear solver is pcg; leave --linear-solver out")
-    return Gpu(comm)
+    gpu = Gpu(comm)
+    if options.backend == "auto" and comm.rank == 0:
+        print(f"daba: backend auto: on the GPU, {gpu.name}", file=sys.stderr, flush=True)
+    return gpu
+
+
+def cpu_instead(options: Options, comm: Communicator, constrained: bool, why: str) -> Cpu:
+    """Where `auto` finds that no GPU can be used."""
+    if comm.rank == 0:
+        print(f"daba: backend auto: on the CPU: {why}", file=sys.stderr, flush=True)
+    return Cpu(options, comm, constrained)
 
 
 def why_no_gpu() -> str:

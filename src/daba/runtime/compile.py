@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from daba.core.options import ROUNDS, Options
 
 if TYPE_CHECKING:
     from daba.backends.cpu.compiler import Job
     from daba.core.lm import Kind
+    from daba.problem.problem import Problem
 
 
 def compile_for(options: Options, constrained: bool, tell: bool = True) -> None:
@@ -69,6 +73,39 @@ def compile_kernels() -> None:
     jobs = [job for o in options for job in jobs_for(o, constrained=True)]
     jobs += lm_jobs(Kind("ray", own=3), coarse=True)
     compile_jobs(list(dict.fromkeys(jobs)))
+
+
+KINDS_OF_SIZE = ((100, 10**5), (700, 10**6), (2000, 10**6), (2000, 10**7), (10**4, 3 * 10**7))
+"""Cameras and observations: on a GPU how wide passes are and how many digits they have depends on
+them, and so do the kernels."""
+
+
+def compile_gpu_kernels(problem: Problem) -> None:
+    """Compile what solves on a GPU need, but for losses other than the trivial one and for pixels,
+    as far as `problem`, which must be small, can stand for all."""
+    from daba.backends.gpu.operations import GpuOperations
+    from daba.distributed.comm.base import Communicator
+    from daba.distributed.shard import make_shard
+    from daba.partition.partition import make_partition
+    from daba.runtime.backend import Gpu
+
+    comm = Communicator()
+    gpu = Gpu(comm)
+    with gpu.running():
+        for options in (
+            Options(method="lm", error="ray"),
+            Options(method="daba", devices=8, refine="none"),
+            Options(method="daba", devices=8, refine="sweep"),
+        ):
+            shard = make_shard(problem, make_partition(problem, options.devices))
+            for cameras, observations in KINDS_OF_SIZE:
+                stretched = np.array([0, cameras])
+                extent = replace(shard.extent, camera_ptr=stretched, observations=observations)
+                like = replace(shard, extent=extent)
+                ops = GpuOperations(like, options, comm.exchange(shard), gpu.device)
+                gpu.compile(ops.launch_all)
+        shard = make_shard(problem, make_partition(problem, 2))
+        gpu.solver(shard, Options(method="lm", error="ray", devices=2), comm)
 
 
 def jobs_for(options: Options, constrained: bool) -> list[Job]:

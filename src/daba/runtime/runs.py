@@ -7,6 +7,7 @@ cameras, what cameras do not see has no weight, and outliers are taken out.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from daba.core.errors import DabaError
+from daba.core.errors import DabaError, GpuMemoryError
 from daba.core.options import Options
 from daba.partition.partition import Partition
 from daba.problem.problem import Problem
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from daba.distributed.scatter import Setup
     from daba.io.store.store import Store
     from daba.runtime.checkpoint import Checkpoints
+    from daba.solver.interface import Solver
 
 T = TypeVar("T")
 
@@ -82,6 +84,13 @@ def _moved_to(given: Problem, found: Problem) -> tuple[Problem, None]:
     """The given problem, where another solve of it has come to with intrinsics held."""
     cameras = np.hstack([found.cameras[:, :12], given.cameras[:, 12:]])
     return given.with_estimate(cameras, found.points), None
+
+
+def _constrained(problem: Problem | Store | None) -> bool:
+    """Whether anything is fixed, shared or known beside the observations."""
+    if isinstance(problem, Problem):
+        return not problem.plain
+    return problem is not None and problem.constraints(0) is not None
 
 
 def _corrects_cheirality(problem: Problem | Store | None, options: Options) -> bool:
@@ -141,7 +150,7 @@ class Runs:
             from daba.problem.cheirality import bring_to_front
 
             problem, moved = self.changed(problem, bring_to_front)
-        constrained = comm.broadcast(isinstance(problem, Problem) and not problem.plain)
+        constrained = comm.broadcast(_constrained(problem))
         self.backend = make_backend(options, comm, constrained)
         self.began = time.perf_counter()
         if options.method == "auto":
@@ -287,8 +296,8 @@ class Runs:
         self.last = setup
         observers = self.observers.active
         observers += [] if checkpoints is None else [checkpoints]
-        with self.backend.running():
-            solver = self.backend.solver(setup.shard, setup.options, self.comm)
+        with contextlib.ExitStack() as running:
+            solver = self.solver_of(setup, running)
             self.began += self.backend.compiling
             self.backend.compiling = 0.0
             setup = replace(setup, shard=solver.shard)  # what it has no use for can go
@@ -322,6 +331,23 @@ class Runs:
             notes=outcome.notes,
             partition=setup.partition(),
         )
+
+    def solver_of(self, setup: Setup, running: contextlib.ExitStack) -> Solver:
+        """On the backend; on the CPU where `auto` has chosen a GPU that has too little memory."""
+        shard, options = setup.shard, setup.options
+        running.enter_context(self.backend.running())
+        try:
+            return self.backend.solver(shard, options, self.comm)
+        except GpuMemoryError as error:
+            if options.backend != "auto":
+                raise
+            from daba.runtime.backend import cpu_instead
+
+            running.close()
+            constrained = shard.constraints is not None
+            self.backend = cpu_instead(options, self.comm, constrained, str(error))
+        running.enter_context(self.backend.running())
+        return self.backend.solver(shard.on_host(), options, self.comm)
 
     def clock(self) -> float:
         """Seconds since the solve began."""

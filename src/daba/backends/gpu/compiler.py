@@ -56,7 +56,7 @@ class _Pool(ThreadPoolExecutor):
         self.left = told
         self.lock = Lock()
 
-    def submit(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return super().submit(self._watched, fn, *args, **kwargs)
 
     def _watched(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

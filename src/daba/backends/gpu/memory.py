@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from daba.backends.gpu.precision import precision_of
-from daba.core.errors import DabaError
+from daba.core.errors import GpuMemoryError
 from daba.core.options import Options
 from daba.distributed.lm_shard import LmShard
 from daba.distributed.shard import Shard
@@ -56,17 +56,17 @@ def _free(need: int, device: torch.device) -> int:
 
 
 def check_lm_memory(parts: LmShard, device: torch.device) -> None:
-    """Raise `DabaError` if Levenberg–Marquardt will not fit, saying what would."""
+    """Raise `GpuMemoryError` if Levenberg–Marquardt will not fit, saying what would."""
     need = needed_for_lm(parts)
     if need > (free := _free(need, device)):
-        raise DabaError(
+        raise GpuMemoryError(
             f"too little GPU memory: {need / 1e9:.1f} GB needed and {free / 1e9:.1f} GB free; use "
             "--method daba, --backend cpu, or more processes, each with a GPU of its own"
         )
 
 
 def check_memory(shard: Shard, options: Options, device: torch.device) -> None:
-    """Raise `DabaError` if the shard will not fit, saying what would."""
+    """Raise `GpuMemoryError` if the shard will not fit, saying what would."""
     intra, inter = len(shard.intra.camera), len(shard.inter.camera)
     need = needed(shard.num_cameras, shard.num_points, intra, inter, options)
     if need <= (free := _free(need, device)):
@@ -77,7 +77,7 @@ def check_memory(shard: Shard, options: Options, device: torch.device) -> None:
         hint = "use --precision mixed, or --backend cpu"
     if shard.num_devices > 1:
         hint += f", or start at least {int(1 / share) + 1} processes, each with a GPU of its own"
-    raise DabaError(
+    raise GpuMemoryError(
         f"too little GPU memory: {need / 1e9:.1f} GB needed and {free / 1e9:.1f} GB free, enough "
         f"for about {int(share * (intra + inter)):,} of {intra + inter:,} observations; {hint}"
     )

@@ -34,6 +34,7 @@ COMMANDS = {
     "view": "Look at a problem, a solution or a recorded solve in the browser.",
     "report": "Make a page that shows how solves went.",
     "bench": "Compare methods as the paper does, and write a report.",
+    "warmup": "Compile what solves will need, before the first of them.",
 }
 
 EXAMPLES = """\

@@ -1,0 +1,85 @@
+"""What `--backend auto` chooses, and what it says of it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from scene_for_gpu import tiny_problem
+
+import daba
+from daba.core.errors import GpuMemoryError
+from daba.distributed.comm.base import Communicator
+from daba.partition.ordering import ON_HOST, NumpyArrays
+from daba.runtime import backend
+from daba.tools.cli import main
+
+PROBLEM = tiny_problem(4, 30)
+
+
+def test_auto_says_why_it_is_the_cpu(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(backend, "why_no_gpu", lambda: "there is none")
+    result = daba.solve(PROBLEM, backend="auto", iterations=3)
+    assert result.history[-1].objective < result.history[0].objective
+    assert capsys.readouterr().err == "daba: backend auto: on the CPU: there is none\n"
+
+
+def test_a_method_of_the_cpu(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(backend, "why_no_gpu", lambda: "")
+    chosen = backend.make_backend(daba.Options(method="admm", backend="auto"), Communicator())
+    assert isinstance(chosen, backend.Cpu)
+    assert "on the CPU: admm runs on the CPU only" in capsys.readouterr().err
+
+
+class SmallGpu:
+    """Has no room for anything."""
+
+    compiling, name = 0.0, "a small one"
+
+    def __init__(self, comm: Any) -> None:
+        pass
+
+    def running(self) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext()
+
+    def arrays(self, observations: int) -> NumpyArrays:
+        return ON_HOST
+
+    def solver(self, *given: Any) -> Any:
+        raise GpuMemoryError("too little GPU memory")
+
+
+def test_where_memory_will_not_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(backend, "why_no_gpu", lambda: "")
+    monkeypatch.setattr(backend, "Gpu", SmallGpu)
+    result = daba.solve(PROBLEM, backend="auto", iterations=3)
+    assert result.history[-1].objective < result.history[0].objective
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "daba: backend auto: on the GPU, a small one",
+        "daba: backend auto: on the CPU: too little GPU memory",
+    ]
+    with pytest.raises(daba.DabaError, match="too little GPU memory"):
+        daba.solve(PROBLEM, backend="gpu", iterations=3)
+
+
+def test_warmup(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    compiled: list[str] = []
+    monkeypatch.setattr("daba.runtime.compile.compile_kernels", lambda: compiled.append("cpu"))
+    monkeypatch.setattr(
+        "daba.runtime.compile.compile_gpu_kernels", lambda problem: compiled.append("gpu")
+    )
+    monkeypatch.setattr(backend, "why_no_gpu", lambda: "there is none")
+    assert main(["warmup"]) == 0
+    assert compiled == ["cpu"]
+    assert "no GPU can be used: there is none" in capsys.readouterr().out
+    monkeypatch.setattr(backend, "why_no_gpu", lambda: "")
+    assert main(["warmup", "--quiet"]) == 0
+    assert compiled == ["cpu", "cpu", "gpu"]
