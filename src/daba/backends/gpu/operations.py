@@ -15,6 +15,7 @@ from daba.backends.gpu.ghosts import Ghosts
 from daba.backends.gpu.graphs import Graphs
 from daba.backends.gpu.launches import Launches
 from daba.backends.gpu.precision import precision_of
+from daba.backends.gpu.setting_up import TorchArrays
 from daba.backends.operations import Base, Operations, Phase, Row, Status
 from daba.core.options import Options
 from daba.core.types import Floats, State
@@ -82,6 +83,9 @@ class GpuOperations(Operations):
         if a.surrogate:
             self.launches.rebase(a.x, a.at_x, guarded=False, gap=False)
         if a.accelerated:
+            arrays = TorchArrays(self.device)  # which sum up what `set_scales` is told
+            for columns in (1, 3):
+                arrays.sums(torch.zeros((1, columns), device=self.device).double(), np.arange(2))
             self.extrapolate()
             self.rebase()
         for base in (Base.BAR, Base.X) if a.accelerated else (Base.X,):

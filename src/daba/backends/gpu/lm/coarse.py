@@ -44,7 +44,7 @@ class CoarseLists:
         """Slots of the observations that each entry is summed from."""
         a = self.a
         lists = [a.put(at).long() for at in (coarse.at_cluster, coarse.at_group) if len(at)]
-        entry = torch.cat(lists)
+        entry = torch.cat([a.slot[:0], *lists])  # a process may own no points
         slot = a.slot.repeat(len(lists))
         entry, order = torch.sort(entry, stable=True)
         self.slots = slot[order].int()
