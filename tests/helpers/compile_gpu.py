@@ -1,10 +1,12 @@
 """Compile every GPU kernel to machine code, on a machine without a GPU: run by
 `test_gpu_compile.py` in a process of its own.
 
-    python tests/compile_gpu.py 90 mixed     # compute capability, precision
+    python tests/helpers/compile_gpu.py 90 mixed     # compute capability, precision
+    python tests/helpers/compile_gpu.py 90 ahead     # what is compiled ahead, and what runs then
 
 Launches of a whole iteration are recorded instead of run, and what each would have compiled is
-compiled. Prints kernel, registers, and bytes of stack.
+compiled. Prints kernel, registers, and bytes of stack. With `ahead` nothing is compiled: prints
+kernels that iterations launch and `launch_all` does not, after "missing".
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 import daba
+from daba.backends.gpu.operations import GpuOperations
 from daba.core.options import Options
+from daba.distributed.comm.base import Communicator
 from daba.distributed.shard import make_shard
 from daba.solver.make import gpu_solver
 
@@ -75,6 +79,27 @@ def record_lm() -> None:
     every_operation()
 
 
+def ahead() -> None:
+    """Whether `launch_all` launches what iterations do."""
+    JITFunction.run = note
+    problem = tiny_problem()
+    for chosen in (
+        *({"method": "daba", "refine": refine} for refine in ("none", "points", "sweep")),
+        {"method": "duba"},
+        {"method": "lm"},
+    ):
+        devices = 1 if chosen["method"] == "lm" else 2
+        options = Options(devices=devices, **chosen)  # type: ignore[arg-type]
+        partition = daba.partition_from_arrays(problem, torch.arange(4).numpy() % devices)
+        shard = make_shard(problem, partition)
+        GpuOperations(shard, options, Communicator().exchange(shard), "cpu").launch_all()
+        before = set(launched)
+        launched.clear()
+        gpu_solver(shard, options, device="cpu").iterate()
+        print("missing", *(name for name, *_ in set(launched) - before), flush=True)
+        launched.clear()
+
+
 def stack(cubin: bytes) -> tuple[str, str]:
     """Registers, and bytes of stack."""
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
@@ -90,6 +115,9 @@ def stack(cubin: bytes) -> tuple[str, str]:
 
 def main() -> None:
     capability, precision = int(sys.argv[1]), sys.argv[2]
+    if precision == "ahead":
+        ahead()
+        return
     if precision == "lm":
         record_lm()
     else:

@@ -48,3 +48,14 @@ def test_every_kernel_becomes_machine_code(capability: int, precision: str, tmp_
     compiled = {line.split()[0] for line in run.stdout.splitlines()}
     assert len(expected) > 15
     assert compiled == expected
+
+
+def test_all_that_iterations_launch_is_compiled_ahead() -> None:
+    env = dict(os.environ)
+    env.pop("TRITON_INTERPRET", None)
+    run = subprocess.run(
+        [sys.executable, str(HELPERS / "compile_gpu.py"), "90", "ahead"],
+        env=env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert run.stdout.splitlines() == ["missing"] * 5
