@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from daba.problem.diagnostics import inspect
+from daba.problem.diagnostics import _camera_components, inspect
 from daba.problem.problem import Problem
 
 
@@ -123,3 +124,21 @@ def test_many_are_shortened() -> None:
     problem = scene(points=40)
     report = inspect(keep(problem, problem.point_index < 20))
     assert "20 points that no camera sees (20, 21, 22, 23, 24, …)" in report.warnings[0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_parts_are_those_of_scipy(seed: int) -> None:
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    random = np.random.default_rng(seed)
+    C, P, K = random.integers(2, 60), random.integers(2, 80), random.integers(1, 120)
+    camera, point = (random.integers(0, n, K).astype(np.int32) for n in (C, P))
+    graph = coo_array((np.ones(K), (camera, point + C)), (C + P, C + P))
+    expected = connected_components(graph.tocsr(), directed=False)[1][camera]
+    problem = SimpleNamespace(camera_index=camera, point_index=point, num_cameras=C, num_points=P)
+    seen = np.bincount(camera, minlength=C) > 0
+    found = np.zeros(C, int)
+    found[seen] = _camera_components(problem, seen)  # type: ignore[arg-type]
+    pairs = {*zip(found[camera].tolist(), expected.tolist(), strict=True)}
+    assert len(pairs) == len(set(found[camera])) == len(set(expected))

@@ -155,15 +155,16 @@ def _from_store(store: Store, options: Options, comm: Communicator, arrays: Nump
     ranks = assign_devices(store.work, comm.size)
     comm.assigned(ranks)
     mine = range(ranks[comm.rank], ranks[comm.rank + 1])
-    pieces = [store.piece(device, options.minimised) for device in mine]
-    if options.error == "pixel":
-        pieces = [_with_rows(piece, store, options) for piece in pieces]
+    pieces = [piece_of(store, device, options) for device in mine]
     shard = join(pieces, mine.start, store.extent, arrays=arrays)
     return _setup(shard, options, comm, store, None, store.name)
 
 
-def _with_rows(piece: Piece, store: Store, options: Options) -> Piece:
-    """A piece of the pixel error, with all that its images' cameras are."""
+def piece_of(store: Store, device: int, options: Options) -> Piece:
+    """What a device holds; of the pixel error with all that its images' cameras are."""
+    piece = store.piece(device, options.minimised)
+    if options.minimised == "ray":
+        return piece
     from daba.problem.image_rows import image_rows, of_focal_lengths
 
     optics = refined(store.optics, options)

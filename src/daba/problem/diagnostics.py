@@ -158,15 +158,26 @@ def _distribution(counts: np.ndarray, bins: tuple[int, ...]) -> Distribution:
 
 
 def _camera_components(problem: Problem, observed: np.ndarray) -> Ints:
-    """For each camera with observations, the connected part of the scene it belongs to."""
-    from scipy.sparse import coo_array  # here, because importing it takes time
-    from scipy.sparse.csgraph import connected_components
+    """For each camera with observations, the connected part of the scene it belongs to.
 
-    C, n = problem.num_cameras, problem.num_cameras + problem.num_points
-    ones = np.ones(problem.num_observations, np.int8)
-    graph = coo_array((ones, (problem.camera_index, problem.point_index + np.int32(C))), (n, n))
-    labels = connected_components(graph.tocsr(), directed=False)[1]
-    return np.asarray(labels[:C][observed])
+    Every part takes the smallest number among its own and its neighbours' until none changes: a few
+    passes over the observations, and no import of SciPy, which takes longer than a small solve.
+    """
+    camera, point, C = problem.camera_index, problem.point_index, problem.num_cameras
+    part = np.arange(C)
+    while True:
+        lowest = np.full(problem.num_points, C)
+        np.minimum.at(lowest, point, part[camera])
+        found = part.copy()
+        np.minimum.at(
+            found, part[camera], lowest[point]
+        )  # what is found for a camera, for its part
+        while (found[found] != found).any():
+            found = found[found]
+        found = found[part]
+        if np.array_equal(found, part):
+            return np.unique(part[observed], return_inverse=True)[1].reshape(-1).astype(np.int32)
+        part = found
 
 
 def _duplicates(problem: Problem) -> np.ndarray:

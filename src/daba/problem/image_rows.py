@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from daba.core.camera_models import BUNDLER, PARAMETERS
+from daba.core.camera_models import BUNDLER, MODELS, PARAMETERS
 from daba.problem.optics import IDENTITY, Optics, compose
 
 if TYPE_CHECKING:
@@ -83,6 +83,21 @@ def optics_of(optics: Optics, rows: Floats, image: np.ndarray | slice = slice(No
     frames[optics.frame[image]] = rows[:, POSE]
     sensors[optics.sensor[image]] = rows[:, PLACE]  # type: ignore[index]
     return replace(optics, params=params, frames=frames, sensors=sensors)
+
+
+def images_alone(rows: Floats, pixels: Floats) -> Optics:
+    """Optics of the images of some rows, each with a camera and a place of its own, and of the
+    pixels that they observe."""
+    bundler = bool(len(rows)) and rows[0, MODEL] == BUNDLER.id
+    model = np.full(len(rows), MODELS["RADIAL"].id) if bundler else rows[:, MODEL]
+    return Optics(
+        camera=np.arange(len(rows), dtype=np.int32),
+        model=model.astype(np.int32),
+        params=np.ascontiguousarray(rows[:, PARAMS]),
+        refined=refined(rows),
+        pixels=pixels,
+        bundler=bundler,
+    )
 
 
 def poses(rows: Floats) -> Floats:

@@ -79,7 +79,7 @@ class _Part:
     """Σ |r| and Σ |r|², at the start and at the solution, (2, 2)."""
     worst: list[dict[str, Any]]
     cameras: Floats
-    """Records of some cameras, (n, 15)."""
+    """R and centre of some cameras, (n, 12)."""
     camera_device: Ints
     points: Floats
     point_device: Ints
@@ -118,17 +118,19 @@ class _Part:
             counts=np.stack([_histogram(r) for r in errors]),
             sums=sums,
             worst=_worst(problems, errors, numbers, of_camera),
-            cameras=solution.cameras[i], camera_device=of_camera[i],
+            cameras=solution.poses[i], camera_device=of_camera[i],
             points=solution.points[j], point_device=of_point[j],
         )  # fmt: skip
 
 
 def _part_of_store(store: Store, result: Result, comm: Communicator) -> _Part:
     """The cameras of this process's devices, and all points that they see."""
+    from daba.distributed.scatter import piece_of
     from daba.distributed.shard import State, join
+    from daba.problem import image_rows
 
-    mine = sorted(result.local)
-    shard = join([store.piece(device) for device in mine], mine[0], store.extent)
+    mine, options = sorted(result.local), result.options
+    shard = join([piece_of(store, device, options) for device in mine], mine[0], store.extent)
     exchange = comm.exchange(shard)
     reached = shard.state()
     for whole, name, own in (
@@ -151,6 +153,9 @@ def _part_of_store(store: Store, result: Result, comm: Communicator) -> _Part:
 
     def local(x: State) -> Problem:
         own = x.cameras[: shard.num_cameras]
+        if options.minimised == "pixel":
+            optics, at = image_rows.images_alone(own, u), image_rows.poses(own)
+            return Problem.from_optics(optics, at, x.points, camera_index=camera, point_index=point)
         return Problem(own, x.points, camera, point, u, weight, focal)
 
     first, extent = mine[0], store.extent
