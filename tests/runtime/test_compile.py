@@ -9,8 +9,11 @@ import pytest
 import daba
 from daba.backends.cpu import compiler
 from daba.core.options import Options
+from daba.distributed.comm.base import Communicator
+from daba.distributed.shard import make_shard
 from daba.runtime.compile import jobs_for
-from helpers import random_problem
+from daba.solver.make import make_linear_solver
+from helpers import random_partition, random_problem
 
 
 def test_nothing_is_left_to_compile(compiled: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,14 +49,32 @@ def names(constrained: bool = False, **options: Any) -> set[str]:
 
 def test_only_what_a_solve_needs_is_compiled() -> None:
     duba = names(method="duba", devices=2, refine="none", linear_solver="pcg")
-    assert {"objective", "solve"} <= duba
-    assert duba.isdisjoint({"factor", "extrapolate_points", "refine_points"})
+    assert {"objective", "evaluate"} <= duba
+    assert duba.isdisjoint({"mark_pairs", "extrapolate_points", "refine_points"})
     paper = names(devices=2, refine="none", linear_solver="direct")
-    assert duba - paper == {"solve", "schur_diagonal", "factor_blocks"}
-    assert {"factor", "evaluate", "extrapolate_points"} <= paper
+    assert paper - duba >= {"mark_pairs", "count_pairs", "extrapolate_points"}
+    assert duba <= paper
     assert paper.isdisjoint({"refine_points", "refine_cameras", "reset_momentum"})
     assert names(devices=2, refine="sweep", linear_solver="direct") - paper == {
         "refine_points", "refine_cameras", "reset_momentum", "slack_by_point"
     }  # fmt: skip
     more = names(devices=2, refine="none", linear_solver="direct", constrained=True) - paper
-    assert more == {"borders", "fix", "product", "intrinsics_systems"}
+    assert more == {"product", "intrinsics_systems"}
+
+
+@pytest.mark.parametrize(
+    ("linear", "needed"),
+    [
+        ("direct", {"factor", "form", "substitute"}),
+        ("pcg", {"solve", "schur_diagonal", "factor_blocks"}),
+    ],
+)
+def test_only_the_linear_solver_that_is_chosen_is_compiled(
+    compiled: None, monkeypatch: pytest.MonkeyPatch, linear: Any, needed: set[str]
+) -> None:
+    problem = random_problem(0, cameras=6, points=30)
+    shard = make_shard(problem, random_partition(problem, 2))
+    asked: list[compiler.Job] = []
+    monkeypatch.setattr(compiler, "compile_jobs", lambda jobs, tell: asked.extend(jobs))
+    make_linear_solver(shard, Options(method="daba", linear_solver=linear), Communicator())
+    assert {job.arguments[0][1] for job in asked} == needed

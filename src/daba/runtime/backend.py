@@ -71,9 +71,13 @@ class Cpu:
 
     def solver(self, shard: Shard, options: Options, comm: Communicator) -> Solver:
         if not options.centralized:
+            from daba.backends.cpu import compiler
             from daba.solver.make import make_solver
 
-            return make_solver(shard, options, comm)
+            before = compiler.seconds
+            solver = make_solver(shard, options, comm)
+            self.compiling += compiler.seconds - before
+            return solver
         from daba.solver.lm.make import lm_solver
 
         return lm_solver(shard, options, comm, self)

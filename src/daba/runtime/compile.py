@@ -63,6 +63,8 @@ def lm_jobs(kind: Kind, coarse: bool) -> list[Job]:
 def compile_kernels() -> None:
     """Compile everything that any solve may need."""
     from daba.backends.cpu.compiler import compile_jobs
+    from daba.backends.cpu.kernels import cholesky, pcg, schur
+    from daba.backends.cpu.kernels.binding import job
     from daba.core.lm import Kind
 
     options = [
@@ -70,7 +72,10 @@ def compile_kernels() -> None:
         Options(devices=2, method="admm"),
         Options(devices=2, method="dr"),
     ]
-    jobs = [job for o in options for job in jobs_for(o, constrained=True)]
+    jobs = [one for o in options for one in jobs_for(o, constrained=True)]
+    linear = [cholesky.factor, cholesky.form, cholesky.substitute, cholesky.borders, cholesky.fix]
+    linear += [pcg.solve, pcg.factor_blocks, pcg.share_blocks, schur.schur_diagonal]
+    jobs += [job(kernel) for kernel in linear] + [job(pcg.solve, constrained=True)]
     jobs += lm_jobs(Kind("ray", own=3), coarse=True)
     compile_jobs(list(dict.fromkeys(jobs)))
 
@@ -109,9 +114,9 @@ def compile_gpu_kernels(problem: Problem) -> None:
 
 
 def jobs_for(options: Options, constrained: bool) -> list[Job]:
-    """What Algorithm 1 and the consensus methods will run, the longest first: that is how they are
-    shared out best."""
-    from daba.backends.cpu.kernels import moments, objective, refine, schur, state
+    """What Algorithm 1 and the consensus methods will run but for the linear solver, which is
+    chosen later; the longest first: that is how they are shared out best."""
+    from daba.backends.cpu.kernels import cholesky, moments, objective, refine, schur, state
     from daba.backends.cpu.kernels.binding import job
 
     daba = options.accelerated
@@ -120,7 +125,6 @@ def jobs_for(options: Options, constrained: bool) -> list[Job]:
     used = []
     if "cameras" in rounds or options.method == "dr":
         used += [refine.refine_cameras]
-    used += _linear(options)
     if rounds or options.method == "admm":
         used += [refine.refine_points]
     if not consensus:
@@ -134,35 +138,20 @@ def jobs_for(options: Options, constrained: bool) -> list[Job]:
     if daba:
         used += [state.square_distance, state.extrapolate_cameras, state.extrapolate_points]
         used += [state.reset_momentum] if options.resets else []
+    if options.linear_solver != "pcg":  # what the choice of a linear solver looks at
+        used += [cholesky.count_pairs, cholesky.mark_pairs]
     jobs = [job(kernel) for kernel in used]
     return jobs + (_under_constraints(options) if constrained else [])
-
-
-def _linear(options: Options) -> list:
-    """Both, where the choice depends on the problem."""
-    from daba.backends.cpu.kernels import cholesky, pcg, schur
-
-    used = []
-    if options.linear_solver != "pcg":
-        used += [cholesky.factor, cholesky.form, cholesky.substitute]
-        used += [cholesky.count_pairs, cholesky.mark_pairs]
-    if options.linear_solver != "direct":
-        used += [pcg.solve, schur.schur_diagonal, pcg.factor_blocks]
-    return used
 
 
 def _under_constraints(options: Options) -> list[Job]:
     """Fixed parameters, shared intrinsics, priors: what kernels do then is compiled apart, so that
     nothing costs without them."""
-    from daba.backends.cpu.kernels import cholesky, objective, pcg, refine, schur, sharing
+    from daba.backends.cpu.kernels import objective, refine, schur, sharing
     from daba.backends.cpu.kernels.binding import job
 
     rounds = ROUNDS[options.refine]
     jobs = [job(refine.refine_cameras, constrained=True)] if "cameras" in rounds else []
     jobs += [job(refine.refine_points, constrained=True)] if rounds else []
-    if options.linear_solver != "pcg":
-        jobs += [job(cholesky.borders), job(cholesky.fix)]
-    if options.linear_solver != "direct":
-        jobs += [job(pcg.solve, constrained=True), job(pcg.share_blocks)]
     jobs += [job(schur.product), job(sharing.intrinsics_systems)]
     return [*jobs, job(objective.bound_cameras, constrained=True)]

@@ -89,8 +89,18 @@ def gpu_solver(
 def make_linear_solver(
     shard: Shard, options: Options, comm: Communicator, groups: SharedGroups | None = None
 ) -> LinearSolver:
-    """The solver asked for; `auto` compares the estimated cost of both, over all processes: what
-    is chosen must not depend on how devices are shared out."""
+    """The solver asked for, its kernels compiled; `auto` compares the estimated cost of both, over
+    all processes: what is chosen must not depend on how devices are shared out."""
+    from daba.backends.cpu.compiler import compile_jobs
+
+    solver = _chosen_solver(shard, options, comm, groups)
+    compile_jobs(solver.jobs(), tell=comm.rank == 0)
+    return solver
+
+
+def _chosen_solver(
+    shard: Shard, options: Options, comm: Communicator, groups: SharedGroups | None
+) -> LinearSolver:
     plan = _plan_of_direct(shard, options, comm, groups)
     if plan is None:
         from daba.solver.linear.pcg import Pcg

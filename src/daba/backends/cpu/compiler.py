@@ -9,17 +9,19 @@ cache as on a warm one.
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import importlib
 import os
 import pickle
-import queue
+import select
 import shutil
+import signal
 import stat
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -150,7 +152,11 @@ def one_at_a_time(tell: bool = False) -> Iterator[None]:
 
 
 WORKER = "from daba.backends.cpu.compiler import work; work()"
+LONGEST_ANSWER = 700
+"""Characters of a failure: what several processes write into a pipe stays whole up to 4 kB."""
 _is_worker = False
+seconds = 0.0
+"""That this process has waited for kernels to be compiled; no solve's clock counts them."""
 
 
 class Job(NamedTuple):
@@ -190,8 +196,15 @@ def compiles_here() -> bool:
 def compile_jobs(jobs: Sequence[Job], tell: bool = True) -> None:
     """Do those of the jobs that nobody has done yet, side by side; of several processes that ask
     for it at once, one does them and the others wait. Says so on stderr if it is to `tell`."""
+    global seconds
     if FOLDER is None or all(job.finished for job in jobs):
         return
+    began = time.perf_counter()
+    _compile(jobs, tell)
+    seconds += time.perf_counter() - began
+
+
+def _compile(jobs: Sequence[Job], tell: bool) -> None:
     with one_at_a_time(tell):
         left = [job for job in jobs if not job.finished]
         if not left:
@@ -199,97 +212,112 @@ def compile_jobs(jobs: Sequence[Job], tell: bool = True) -> None:
         cores = min(len(left), len(usable_cores()))
         if tell:
             where = f"{cores} processes" if cores > 1 else "another process"
-            print(
-                f"daba: compiling {len(left)} kernels in {where}, once; this takes a while",
-                file=sys.stderr,
-            )
-        if failures := run_in_workers(left, cores):
+            print(f"daba: compiling {len(left)} kernels in {where}, once", file=sys.stderr)
+        began = time.perf_counter()
+        failures = run_in_workers(left, cores)
+        if tell:
+            took = time.perf_counter() - began
+            print(f"daba: compiled in {took:.0f} s; kept in {FOLDER}", file=sys.stderr)
+        if failures:
             print(f"daba: kernels could not be compiled: {failures[0]}", file=sys.stderr)
 
 
 def run_in_workers(jobs: Sequence[Job], count: int = 1) -> list[str]:
     """Run jobs in so many processes, each taking the next as it gets free; returns what failed."""
-    left: queue.SimpleQueue[Job] = queue.SimpleQueue()
-    for job in jobs:
-        left.put(job)
+    left = dict(enumerate(jobs))
     failures: list[str] = []
-    workers = [_Worker(left, failures) for _ in range(count)]
-    try:
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-    finally:
-        for worker in workers:
-            worker.end()
+    with tempfile.TemporaryFile() as errors:
+        try:
+            process = _begin(errors)
+        except OSError as error:
+            return [f"{type(error).__name__}: {error}"]
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError):  # it was killed
+                pickle.dump((list(jobs), count), process.stdin)
+                process.stdin.flush()
+                while left:
+                    number, failure = pickle.load(process.stdout)
+                    job = left.pop(number)
+                    if failure:
+                        failures.append(failure)
+                    else:
+                        job.note()
+                process.stdin.close()
+                process.wait()
+        finally:
+            _end(process)
+        if left:
+            errors.seek(0)
+            said = errors.read().decode(errors="replace").strip()
+            failures.append(said or "a worker ended before its work was done")
     return failures
 
 
-class _Worker(threading.Thread):
-    """A process that runs one job after the other, and the thread that hands them over."""
+def _begin(errors: Any) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", WORKER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,
+    )
 
-    def __init__(self, jobs: queue.SimpleQueue[Job], failures: list[str]) -> None:
-        super().__init__(daemon=True)
-        self.jobs, self.failures = jobs, failures
-        self.process: subprocess.Popen[bytes] | None = None
 
-    def run(self) -> None:
-        with tempfile.TemporaryFile() as errors:
-            try:
-                self.process = self._begin(errors)
-                self._hand_over(self.process)
-            except (OSError, EOFError) as error:  # it could not be started, or was killed
-                errors.seek(0)
-                said = errors.read().decode(errors="replace").strip()
-                self.failures.append(said or f"{type(error).__name__}: {error}")
-        self.end()
-
-    def _begin(self, errors: Any) -> subprocess.Popen[bytes]:
-        path = os.pathsep.join(entry for entry in sys.path if entry)
-        return subprocess.Popen(
-            [sys.executable, "-P", "-c", WORKER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env={**os.environ, "PYTHONPATH": path},
-        )
-
-    def _hand_over(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        while True:
-            try:
-                job = self.jobs.get_nowait()
-            except queue.Empty:
-                return
-            pickle.dump(job, process.stdin)
-            process.stdin.flush()
-            if failure := pickle.load(process.stdout):
-                self.failures.append(failure)
-            else:
-                job.note()
-
-    def end(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.communicate()
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """With all that it has forked."""
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
 
 
 def work() -> None:
-    """What a worker does: run the jobs that come in, and answer each with how it failed, or not."""
+    """What the first worker does: read jobs, load what all need, fork the others, and wait.
+
+    A job takes Numba some hundred thousand small objects that are all in use: looking for garbage
+    among them takes an eighth of the time.
+    """
     global _is_worker
     _is_worker = True
-    answers = os.fdopen(os.dup(1), "wb")
+    gc.disable()
+    answers = os.dup(1)
     os.dup2(2, 1)  # whatever else is printed must not get between
-    while True:
-        try:
-            job: Job = pickle.load(sys.stdin.buffer)
-        except EOFError:
+    jobs, count = pickle.load(sys.stdin.buffer)
+    for name in {job.function.split(":")[0] for job in jobs}:
+        with contextlib.suppress(ImportError):  # its jobs will say so
+            importlib.import_module(name)
+    turns, entry = os.pipe()
+    os.write(entry, b"".join(number.to_bytes(2) for number in range(len(jobs))))
+    os.close(entry)
+    children: list[int] = []
+    while hasattr(os, "fork") and len(children) < count - 1:
+        if (child := os.fork()) == 0:
+            break
+        children.append(child)
+    _take_turns(jobs, turns, answers)
+    if len(children) == count - 1:
+        for child in children:
+            os.waitpid(child, 0)
+
+
+def _take_turns(jobs: Sequence[Job], turns: int, answers: int) -> None:
+    """Run the next job, whose number is read from `turns`, until there is none, or until nobody
+    waits for it any more; answer each with how it failed, or not."""
+    while number := os.read(turns, 2):
+        if select.select([0], [], [], 0)[0]:  # the pipe to us was closed
             return
+        job = jobs[int.from_bytes(number)]
         try:
             job.run()
             failure = ""
         except Exception:
-            failure = traceback.format_exc()
-        pickle.dump(failure, answers)
-        answers.flush()
+            failure = traceback.format_exc()[-LONGEST_ANSWER:]
+        os.write(answers, pickle.dumps((int.from_bytes(number), failure)))

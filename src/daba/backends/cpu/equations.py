@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from daba.backends.cpu.compiler import Job
 from daba.backends.cpu.kernels import moments, schur
 from daba.backends.cpu.kernels import objective as passes
 from daba.core.losses import Loss
@@ -106,6 +107,9 @@ class LinearSolver(Protocol):
     """Of the reduced camera system S y = rhs of all devices."""
 
     name: str
+
+    def jobs(self) -> list[Job]:
+        """To compile what it runs."""
 
     def solve(
         self, reduced: Reduced, rhs: Floats, active: Bools, y: Floats

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from daba.backends.cpu.compiler import Job
 from daba.backends.cpu.kernels import cholesky
+from daba.backends.cpu.kernels.binding import job
 from daba.core.types import Bools, Floats, Int64, Plan, Reduced, SharedGroups
 from daba.distributed.shard import Shard
 from daba.problem.problem import Ints
@@ -29,6 +31,9 @@ class BorderedCholesky(Cholesky):
         columns = 3 * (int(self.slot.max(initial=-1)) + 1)
         self.border = np.zeros((columns, C, 9))
         self.answer = np.zeros((columns, C, 9))
+
+    def jobs(self) -> list[Job]:
+        return [*super().jobs(), job(cholesky.borders), job(cholesky.fix)]
 
     def solve(self, reduced: Reduced, rhs: Floats, active: Bools, y: Floats) -> tuple[Bools, int]:
         plan = self.plan

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from daba.backends.cpu.compiler import Job
 from daba.backends.cpu.kernels import cholesky
+from daba.backends.cpu.kernels.binding import job
 from daba.backends.cpu.kernels.block import aligned
 from daba.core.types import Bools, Floats, Plan, Reduced
 from daba.distributed.shard import Shard
@@ -21,6 +23,10 @@ class Cholesky:
         self.blocks = aligned(len(plan.tile_device) * plan.size**2)
         self.tiles = np.empty((len(plan.tile_device), side, side))
         self.inverses = np.empty((len(plan.tile), side, side))
+
+    def jobs(self) -> list[Job]:
+        """To compile what it runs."""
+        return [job(cholesky.factor), job(cholesky.form), job(cholesky.substitute)]
 
     def solve(self, reduced: Reduced, rhs: Floats, active: Bools, y: Floats) -> tuple[Bools, int]:
         cholesky.form(self.shard.intra, reduced, active, self.plan, self.blocks, self.tiles)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from daba.backends.cpu.compiler import Job
 from daba.backends.cpu.kernels import pcg, schur
+from daba.backends.cpu.kernels.binding import job
 from daba.core.options import Options
 from daba.core.types import Bools, Floats, Reduced, SharedGroups
 from daba.distributed.shard import Shard
@@ -21,6 +23,12 @@ class Pcg:
         self.stop = (options.pcg_forcing, options.pcg_residual, options.pcg_iterations)
         self.buffers = product_buffers(shard)
         self.factors = np.empty((shard.num_cameras, 9, 9))
+
+    def jobs(self) -> list[Job]:
+        """To compile what it runs."""
+        shares = self.groups is not None
+        some = [job(pcg.share_blocks)] if shares else []
+        return [job(pcg.solve, shares), job(schur.schur_diagonal), job(pcg.factor_blocks), *some]
 
     def solve(
         self, reduced: Reduced, rhs: Floats, active: Bools, y: Floats

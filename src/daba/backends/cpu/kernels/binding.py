@@ -4,6 +4,7 @@ A kernel is never compiled by the process that runs it (see `compiler.py`): it i
 cache, and where it is not there yet, a worker compiles it first.
 """
 
+import copy
 import functools
 import hashlib
 import importlib
@@ -11,7 +12,7 @@ import math
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 from numba.core.caching import FunctionCache
@@ -113,7 +114,9 @@ def _compiler(**options):
         name = Name(function.__module__, function.__name__, *made_by)
         if made_by:  # Numba tells cached kernels apart by file, line and name alone
             function.__qualname__ += "-" + hashlib.sha256(repr(made_by).encode()).hexdigest()[:12]
-        dispatcher = numba.njit(error_model="numpy", fastmath={"contract"}, **options)(function)
+        own: Any = copy.deepcopy(options)  # Numba empties it
+        own |= {"error_model": "numpy", "fastmath": {"contract"}, "no_cfunc_wrapper": True}
+        dispatcher = numba.njit(**own)(function)
         if compiler.FOLDER is not None:
             before = numba.config.CACHE_DIR
             numba.config.CACHE_DIR = str(compiler.FOLDER)
@@ -128,7 +131,12 @@ def _compiler(**options):
     return decorate
 
 
-kernel = _compiler(parallel=True)
+NOT_BY_ITSELF = (
+    "comprehension", "reduction", "inplace_binop", "setitem", "numpy", "stencil", "fusion",
+)  # fmt: skip
+"""What Numba would make parallel without being told to, here small arrays of one task: each such
+loop takes a third of a second to compile."""
+kernel = _compiler(parallel=dict.fromkeys(NOT_BY_ITSELF, False))
 """A function with `numba.prange` loops over tasks, cameras or points."""
 
 serial = _compiler()
@@ -138,7 +146,13 @@ concurrent = _compiler(nogil=True)
 """A function that works on the tasks lo : hi and lets go of Python's lock, so that threads can run
 it side by side (`threads.py`)."""
 
-inline = numba.njit(error_model="numpy", fastmath={"contract"})
+_no_wrapper = compiler.compiles_here()
+INSIDE: Any = {
+    "error_model": "numpy", "no_cpython_wrapper": _no_wrapper, "no_cfunc_wrapper": _no_wrapper,
+}  # fmt: skip
+"""Options of functions that kernels call. In a worker nobody else does: what would let Python call
+them takes as long to compile as they do."""
+inline = numba.njit(fastmath={"contract"}, **INSIDE)
 """A small function called inside kernels."""
 
 

@@ -20,7 +20,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from daba.backends.cpu.kernels.binding import inline
+from daba.backends.cpu.kernels.binding import INSIDE, inline
 
 AHEAD = 6
 """How many observations ahead of its use a record is asked for."""
@@ -137,6 +137,35 @@ def add_moments(typingctx, block, record, u, v):
 
 
 @inline
+def copy(source, out):
+    """out ← source, vectors. Numba takes two seconds to compile `out[:] = source`, most of them for
+    the message that shapes differ."""
+    for a in range(len(out)):
+        out[a] = source[a]
+
+
+@inline
+def copy_matrix(source, out):
+    """The same of matrices."""
+    for a in range(len(out)):
+        copy(source[a], out[a])
+
+
+@inline
+def subtract(vector, out):
+    """out ← out − vector."""
+    for a in range(len(out)):
+        out[a] -= vector[a]
+
+
+@inline
+def subtract_matrix(matrix, out):
+    """The same of matrices."""
+    for a in range(len(out)):
+        subtract(matrix[a], out[a])
+
+
+@inline
 def unpack(packed, out):
     """out (9×9) = the packed block."""
     for a in range(8):
@@ -213,7 +242,7 @@ def solve9(A, b, x, L):
     return True
 
 
-fast = numba.njit(error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
+fast = numba.njit(fastmath={"contract", "reassoc", "nsz"}, **INSIDE)
 """Sums in any order, so that they can be vectorized: always the same one, once compiled."""
 
 

@@ -10,7 +10,17 @@ import numpy as np
 from numba import prange
 
 from daba.backends.cpu.kernels.binding import kernel, serial
-from daba.backends.cpu.kernels.block import AHEAD, add_block, factor_tile, prefetch, unpack
+from daba.backends.cpu.kernels.block import (
+    AHEAD,
+    add_block,
+    copy,
+    copy_matrix,
+    factor_tile,
+    prefetch,
+    subtract,
+    subtract_matrix,
+    unpack,
+)
 from daba.backends.cpu.kernels.schur import core, eliminate
 from daba.core.types import Blocks, Bools, Int32, Int64, Mask, Matrix, Observations, Plan, Reduced
 
@@ -109,7 +119,7 @@ def factor(plan: Plan, active: Bools, tiles: Blocks, inverses: Blocks):
                     k = plan.row_col[m]
                     if plan.tile[i, k] >= 0:
                         np.dot(tiles[plan.tile[i, k]], tiles[plan.tile[j, k]].T, update)
-                        A -= update
+                        subtract_matrix(update, A)
         for q in prange(lo, hi):
             j = plan.level_col[q]
             if plan.level_row[q] == j and active[plan.tile_device[plan.tile[j, j]]]:
@@ -119,7 +129,9 @@ def factor(plan: Plan, active: Bools, tiles: Blocks, inverses: Blocks):
             j = plan.level_col[q]
             if i > j and active[plan.tile_device[plan.tile[i, j]]]:
                 A = tiles[plan.tile[i, j]]
-                A[:] = np.dot(A, inverses[j].T)
+                product = np.empty((n, n))
+                np.dot(A, inverses[j].T, product)
+                copy_matrix(product, A)
     out = np.ones(len(active), np.bool_)
     for j in range(len(definite)):
         if not definite[j]:
@@ -133,28 +145,33 @@ def substitute(plan: Plan, tiles: Blocks, inverses: Blocks, rhs: Matrix, x: Matr
     N = len(plan.tile)
     n = tiles.shape[1]
     y = np.zeros((N, n))
+    product = np.empty(n)
     for place in range(len(plan.camera_at)):
         i = plan.camera_at[place]
         if i >= 0:
             tile = place // plan.size
             at = 9 * (place - tile * plan.size)
-            y[tile, at : at + 9] = rhs[i]
+            copy(rhs[i], y[tile, at : at + 9])
     for j in range(N):
         for m in range(plan.row_ptr[j], plan.row_ptr[j + 1]):
             k = plan.row_col[m]
-            y[j] -= np.dot(tiles[plan.tile[j, k]], y[k])
-        y[j] = np.dot(inverses[j], y[j])
+            np.dot(tiles[plan.tile[j, k]], y[k], product)
+            subtract(product, y[j])
+        np.dot(inverses[j], y[j], product)
+        copy(product, y[j])
     for j in range(N - 1, -1, -1):
-        y[j] = np.dot(inverses[j].T, y[j])
+        np.dot(inverses[j].T, y[j], product)
+        copy(product, y[j])
         for m in range(plan.row_ptr[j], plan.row_ptr[j + 1]):
             k = plan.row_col[m]
-            y[k] -= np.dot(tiles[plan.tile[j, k]].T, y[j])
+            np.dot(tiles[plan.tile[j, k]].T, y[j], product)
+            subtract(product, y[k])
     for place in range(len(plan.camera_at)):
         i = plan.camera_at[place]
         if i >= 0:
             tile = place // plan.size
             at = 9 * (place - tile * plan.size)
-            x[i] = y[tile, at : at + 9]
+            copy(y[tile, at : at + 9], x[i])
 
 
 @kernel

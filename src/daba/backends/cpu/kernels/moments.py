@@ -8,8 +8,8 @@ import numpy as np
 from numba import prange
 
 from daba.backends.cpu.kernels.binding import formulas, inline, kernel
-from daba.backends.cpu.kernels.block import AHEAD, MOMENTS, add_moments, prefetch
-from daba.backends.cpu.kernels.objective import sum_tasks
+from daba.backends.cpu.kernels.block import AHEAD, MOMENTS, add_moments, copy, prefetch
+from daba.backends.cpu.kernels.objective import sum_task_rows, sum_tasks
 from daba.core.types import (
     Blocks,
     Bools,
@@ -88,7 +88,7 @@ def build_cameras(
         g_task = 0.0
         s_task = 0.0
         for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
-            base[i] = cameras[i]
+            copy(cameras[i], base[i])
             block[:] = 0.0
             f_sum = 0.0
             for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
@@ -113,7 +113,7 @@ def build_cameras(
         partial[t, 1] = g_task
         partial[t, 2] = s_task
     out = np.zeros((len(tasks.device_ptr) - 1, 3))
-    sum_tasks(partial, tasks, out)
+    sum_task_rows(partial, tasks, out)
     return out
 
 
@@ -157,7 +157,7 @@ def build_points(
         partial[t, 0] = f_task
         partial[t, 1] = g_task
     out = np.zeros((len(tasks.device_ptr) - 1, 2))
-    sum_tasks(partial, tasks, out)
+    sum_task_rows(partial, tasks, out)
     return out
 
 

@@ -36,6 +36,15 @@ def sum_tasks(partial, tasks, out):
             out[a] += partial[t]
 
 
+@inline
+def sum_task_rows(partial, tasks, out):
+    """The same of several numbers each."""
+    for a in range(len(out)):
+        for t in range(tasks.device_ptr[a], tasks.device_ptr[a + 1]):
+            for c in range(out.shape[1]):
+                out[a, c] += partial[t, c]
+
+
 @kernel
 def objective(
     obs: Observations,
@@ -61,7 +70,7 @@ def objective(
             partial[t, 0] = f_sum
             partial[t, 1] = s_sum
     out = np.zeros((len(tasks.device_ptr) - 1, 2))
-    sum_tasks(partial, tasks, out)
+    sum_task_rows(partial, tasks, out)
     return out
 
 

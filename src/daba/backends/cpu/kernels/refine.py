@@ -10,7 +10,7 @@ import numpy as np
 from numba import prange
 
 from daba.backends.cpu.kernels.binding import decisions, formulas, inline, kernel
-from daba.backends.cpu.kernels.block import solve9
+from daba.backends.cpu.kernels.block import copy, copy_matrix, solve9
 from daba.backends.cpu.kernels.objective import sum_tasks
 from daba.backends.cpu.kernels.schur import invert_point, multiply_point
 from daba.backends.cpu.kernels.state import turned
@@ -171,7 +171,7 @@ def refine_points(
                     after += known_term(known, j, new, 0)
                 if after < before:
                     total += after - before
-                    points[j] = new
+                    copy(new, points[j])
                     break
                 mu *= GROWTH
         partial[t] = total
@@ -279,13 +279,14 @@ def refine_cameras(
                             U[b, a] = 0.0
             mu = DAMPING
             for _ in range(TRIES):
-                damped[:] = U
+                copy_matrix(U, damped)
                 for a in range(9):
                     damped[a, a] += mu * max(U[a, a], DIAGONAL_FLOOR)
                 if solve9(damped, g, step, L):
                     turned(c, -step[0], -step[1], -step[2], new)
                     if not turns:
-                        new[:9] = c[:9]
+                        for a in range(9):
+                            new[a] = c[a]
                     for a in range(6):
                         new[9 + a] = c[9 + a] - step[3 + a]
                     after = camera_terms(intra, new, points, i, loss)
@@ -295,7 +296,7 @@ def refine_cameras(
                         after += known_term(intrinsics, i, new, 12)
                     if after < before:
                         total += after - before
-                        cameras[i] = new
+                        copy(new, cameras[i])
                         break
                 mu *= GROWTH
         partial[t] = total

@@ -139,7 +139,9 @@ def schur_diagonal(obs: Observations, reduced: Reduced, active: Bools, tasks: Ta
                     p, q, r, s = core(eliminate(row, V_inv[obs.point[k]]), row)
                     add_block(block, row, row, -p, -q, -r, -s)
                 unpack(block, out[i])
-                out[i] += reduced.D[i]
+                for a in range(9):
+                    for b in range(9):
+                        out[i, a, b] += reduced.D[i, a, b]
 
 
 @kernel

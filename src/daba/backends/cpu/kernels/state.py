@@ -6,6 +6,7 @@ import numpy as np
 from numba import prange
 
 from daba.backends.cpu.kernels.binding import decisions, formulas, inline, kernel
+from daba.backends.cpu.kernels.block import copy
 from daba.backends.cpu.kernels.objective import sum_tasks
 from daba.core.types import Bools, Floats, Matrix, State, Tasks
 
@@ -75,11 +76,11 @@ def choose(
     for t in prange(len(tasks.device)):
         if chosen[tasks.device[t]]:
             for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
-                out_c[i] = source.cameras[i]
+                copy(source.cameras[i], out_c[i])
     for t in prange(len(tasks_l.device)):
         if chosen[tasks_l.device[t]]:
             for j in range(tasks_l.ptr[t], tasks_l.ptr[t + 1]):
-                out_l[j] = source.points[j]
+                copy(source.points[j], out_l[j])
 
 
 @kernel

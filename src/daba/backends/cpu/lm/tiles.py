@@ -4,7 +4,7 @@ import numpy as np
 from numba import prange
 
 from daba.backends.cpu.kernels.binding import inline, kernel, serial
-from daba.backends.cpu.kernels.block import factor_tile, fast
+from daba.backends.cpu.kernels.block import copy_matrix, factor_tile, fast, subtract_matrix
 from daba.core.lm import Blocks, Bools, Int32, Int64, Observations, Plan
 
 
@@ -104,7 +104,7 @@ def factor(plan: Plan, tiles: Blocks, inverses: Blocks):
                 k = plan.row_col[m]
                 if plan.tile[i, k - first] >= 0:
                     np.dot(tiles[plan.tile[i, k - first]], tiles[plan.tile[j, k - first]].T, update)
-                    A -= update
+                    subtract_matrix(update, A)
         for q in prange(lo, hi):
             j = plan.level_col[q]
             if plan.level_row[q] == j:
@@ -114,7 +114,9 @@ def factor(plan: Plan, tiles: Blocks, inverses: Blocks):
             j = plan.level_col[q]
             if i > j:
                 A = tiles[plan.tile[i, j - plan.first[j]]]
-                A[:] = np.dot(A, inverses[j].T)
+                product = np.empty((n, n))
+                np.dot(A, inverses[j].T, product)
+                copy_matrix(product, A)
     out = np.ones(len(plan.cluster_ptr) - 1, np.bool_)
     for c in range(len(out)):
         for j in range(plan.cluster_ptr[c], plan.cluster_ptr[c + 1]):
