@@ -62,12 +62,6 @@ class HostArrays:
         """Columns, (S,) or (S, ·), side by side."""
         return np.column_stack(columns)
 
-    def with_ghosts(self, own: Floats) -> Floats:
-        """Rows of own frames, with room for those of ghosts behind them."""
-        out = np.zeros((len(self.shard.x.frames), *own.shape[1:]))
-        out[: len(own)] = own
-        return out
-
     def unique(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The keys there are, ascending, and which of them each is."""
         found, at = np.unique(keys, return_inverse=True)

@@ -14,6 +14,7 @@ import numpy as np
 
 from daba.core.lm import NO_PRIORS, Estimate, Images, Kind, Loss, Observations
 from daba.core.types import Bools, Floats, Int32, Int64, Known, Mask, Tasks
+from daba.distributed.boundary import Boundary, boundary_of
 from daba.distributed.comm.base import Communicator, Exchange
 from daba.distributed.shard import Shard, make_tasks
 from daba.partition.ordering import Extent, pointers
@@ -111,6 +112,8 @@ class LmShard:
     parameter_priors: ImagePriors
     exchange: Exchange
     """Of rows of frames ("cameras") and points."""
+    boundary: Boundary
+    """Frames and points that devices must tell each other of."""
 
     @property
     def devices(self) -> int:
@@ -136,7 +139,7 @@ def make_lm_shard(
     known = np.zeros((own + len(shard.ghost_cameras), 3))
     known[:own, 0] = everywhere[shard.first] + given.frame
     known[:own, 1], known[:own, 2] = given.sensor, given.camera
-    exchange_of_images.constants(known, np.zeros((shard.num_points + len(shard.ghost_points), 0)))
+    exchange_of_images.fill(known, np.zeros((shard.num_points + len(shard.ghost_points), 0)))
     number = known[:, 0].astype(np.int64)
     ghosts = np.unique(number[own:])
     num_frames = len(device)
@@ -181,6 +184,7 @@ def make_lm_shard(
         centre_priors=given.centre_priors,
         parameter_priors=given.parameter_priors,
         exchange=exchange,
+        boundary=boundary_of(shard, frame),
     )
 
 
@@ -197,7 +201,7 @@ def _start(
     rows = np.column_stack([given.poses, cluster, given.params.reshape(len(cluster), -1)])
     rows = np.concatenate([rows, np.zeros((ghosts, rows.shape[1]))])
     points = shard.start.points.copy()
-    exchange.constants(rows, points)
+    exchange.fill(rows, points)
     params = rows[:, 13:] if len(given.params) else np.zeros((0, given.shared_params.shape[1]))
     x = Estimate(
         np.ascontiguousarray(rows[:, :12]),

@@ -45,9 +45,14 @@ class Iteration:
     lm_steps: int = 0
     """Accepted, of all devices together."""
     rounds: int = 0
-    """Of exchange with neighbours, in which each tells what changes at its boundary."""
+    """Of exchange with neighbours, in which each tells what changes at its boundary; without those
+    about intrinsics that devices of daba and duba share."""
     all_reduces: int = 0
     """Sums over all devices, beside that of F for this entry."""
+    boundary_bytes: int = 0
+    """Told in rounds, by all devices, as if each were a process of its own."""
+    summed_bytes: int = 0
+    """Given to sums by all devices; each is told the whole of it."""
     bytes_sent: int = 0
     """Between processes, by all of them, since the entry before; as all that follows."""
     compute_seconds: float = 0.0

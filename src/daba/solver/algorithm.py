@@ -15,8 +15,10 @@ from daba.backends.operations import Base, Operations, Phase, Row, Status
 from daba.core.decisions import FIRST_SHRINK
 from daba.core.options import Options
 from daba.core.types import Floats, State
+from daba.distributed.boundary import boundary_of
 from daba.distributed.comm.base import Blocks, Communicator, Exchange
 from daba.distributed.shard import Shard
+from daba.problem.problem import CAMERA_RECORD
 from daba.solver.interface import Counts, DeviceObjective
 from daba.solver.state import Before, Checkpointed, check
 from daba.solver.trust_region import TrustRegion, counts_of, first_limit
@@ -47,6 +49,7 @@ class Algorithm1(Checkpointed):
         self.accelerated = options.accelerated
         self.first_base = Base.BAR if self.accelerated else Base.X
         self.endings = self._endings()
+        self.told = self._told()
         alone = not exchange.neighbours
         self.region = TrustRegion(operations, [e.phase for e in self.endings] if alone else [])
         self._start()
@@ -60,7 +63,7 @@ class Algorithm1(Checkpointed):
         ops.set_estimate(x)
         if self.accelerated and (options.resets or np.isfinite(options.clip)):
             distance, centroid = extrapolation_scales(self.shard, x)
-            self.exchange.constants(distance, centroid)
+            self.exchange.fill(distance, centroid)
             ops.set_scales(distance[:, 0].copy(), centroid)
         table = ops.read().copy()
         F = table[Row.INTRA] + table[Row.AT_X]
@@ -84,6 +87,7 @@ class Algorithm1(Checkpointed):
             self.end()
         table = ops.table
         self.counts, self.moved = counts_of(table), bool(table[Row.MOVED].any())
+        self.counts.add(self.told)
 
     def begin(self) -> None:
         """Nesterov's acceleration and majorization."""
@@ -114,6 +118,20 @@ class Algorithm1(Checkpointed):
             last = n == len(rounds) - 1
             endings.append(Ending(partial(self.refine, n, block), block, final=last))
         return [*endings, Ending(ops.finish, None)]
+
+    def _told(self) -> Counts:
+        """What an iteration tells other devices."""
+        if self.shard.extent.devices == 1:
+            return Counts()
+        boundary, told = boundary_of(self.shard), [e.ghosts for e in self.endings if e.ghosts]
+        sent = sum(
+            boundary.bytes(
+                cameras=CAMERA_RECORD if blocks != "points" else 0,
+                points=3 if blocks != "cameras" else 0,
+            )
+            for blocks in told
+        )
+        return Counts(rounds=len(told) if self.comm.rank == 0 else 0, boundary_bytes=sent)
 
     def refine(self, n: int, block: Literal["cameras", "points"]) -> None:
         """Round n of refinement."""

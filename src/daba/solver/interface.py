@@ -37,6 +37,10 @@ class Counts:
     """Of exchange with neighbours; counted by rank 0."""
     all_reduces: int = 0
     """Sums over all devices; counted by rank 0."""
+    boundary_bytes: int = 0
+    """That devices here have told others in rounds, whether or not they share a process."""
+    summed_bytes: int = 0
+    """That they have given to sums."""
 
     def add(self, other: Counts) -> None:
         for field in fields(other):

@@ -75,7 +75,7 @@ class Checkpointed(Solver):
             own = [found["camera_s"] for found in states.values()]
             camera_s[: self.shard.num_cameras, 0] = np.concatenate(own)
             self.exchange.update(last, "both")
-            self.exchange.constants(camera_s, np.zeros((len(x.points), 1)))
+            self.exchange.fill(camera_s, np.zeros((len(x.points), 1)))
             ops.set_momentum(last, camera_s[:, 0].copy())
         table = ops.read().copy()
         for name, row in self.kept.items():

@@ -68,8 +68,8 @@ class Exchange:
         self.start(x, blocks)
         self.finish(x)
 
-    def constants(self, cameras: Floats, points: Floats) -> None:
-        """Fill the ghosts' rows of arrays (C, a) and (P, b), a or b may be 0; now and then only."""
+    def fill(self, cameras: Floats, points: Floats) -> None:
+        """Exchange the rows of other arrays, (C, a) and (P, b), a or b may be 0, and wait."""
 
     def swap(self, arrays: dict[str, Any], rows: dict[str, Any], blocks: Blocks) -> bool:
         """`update` for tensors that stay on their GPU; `rows` are its numbers of what is sent.

@@ -29,6 +29,8 @@ except ImportError as error:
 
 HEARD = 0.2
 """Seconds in which whatever started the job passes on an error's text before all are ended."""
+CHANNELS = 12
+"""Kept ready for rows of different lengths: lm has about eight, and those of eigenmodes change."""
 
 
 class MpiCommunicator(Communicator):
@@ -120,7 +122,7 @@ class NeighbourExchange(Exchange):
         own = {"cameras": shard.num_cameras, "points": shard.num_points}
         counts = {block: count.tolist() for block, count in ghosts.items()}
         self.packing = Packing(self.sent, counts, own)
-        self.channels: dict[str, _Channel] = {}
+        self.channels: dict[str | tuple[int, int], _Channel] = {}
         self.active: _Channel | None = None
 
     def _wanted(self, ghosts: np.ndarray, here: np.ndarray, start: int) -> list[np.ndarray]:
@@ -134,33 +136,36 @@ class NeighbourExchange(Exchange):
         return np.split(wanted - int(start), np.cumsum(there)[:-1]) if len(there) else []
 
     def start(self, x: State, blocks: Blocks) -> None:
+        self._start(blocks, chosen(blocks, x.cameras, x.points))
+
+    def finish(self, x: State) -> None:
+        self._finish({"cameras": x.cameras, "points": x.points})
+
+    def fill(self, cameras: Floats, points: Floats) -> None:
+        arrays = {"cameras": cameras, "points": points}
+        self._start((cameras.shape[1], points.shape[1]), arrays)
+        self._finish(arrays)
+
+    def _start(self, channel: str | tuple[int, int], arrays: dict[str, Floats]) -> None:
         began = time.perf_counter()
-        arrays = chosen(blocks, x.cameras, x.points)
-        if blocks not in self.channels:
-            self.channels[blocks] = _Channel(self, arrays)
-        self.active = self.channels[blocks]
+        if channel not in self.channels:
+            if len(self.channels) == CHANNELS:  # the same one on all processes
+                self.channels.pop(next(iter(self.channels))).free()
+            self.channels[channel] = _Channel(self, arrays)
+        self.active = self.channels[channel]
         self.active.start(arrays)
         self.traffic.count(self.neighbours, self.active.bytes)
         self.traffic.exchanging += time.perf_counter() - began
 
-    def finish(self, x: State) -> None:
+    def _finish(self, arrays: dict[str, Floats]) -> None:
         assert self.active is not None
         began = time.perf_counter()
         self.active.wait()
         waited = time.perf_counter()
-        self.active.unpack({"cameras": x.cameras, "points": x.points})
+        self.active.unpack(arrays)
         self.active = None
         self.traffic.waiting += waited - began
         self.traffic.exchanging += time.perf_counter() - waited
-
-    def constants(self, cameras: Floats, points: Floats) -> None:
-        arrays = {"cameras": cameras, "points": points}
-        channel = _Channel(self, arrays)
-        self.traffic.count(self.neighbours, channel.bytes)
-        channel.start(arrays)
-        channel.wait()
-        channel.unpack(arrays)
-        channel.free()
 
 
 def persistent_request(graph: Any, ends: tuple[Any, Any]) -> Any:

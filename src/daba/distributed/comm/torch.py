@@ -126,10 +126,12 @@ class TorchExchange(Exchange):
         self._receive(chosen("both", *map(torch.from_numpy, x)))
         self.traffic.waiting += time.perf_counter() - began
 
-    def constants(self, cameras: Floats, points: Floats) -> None:
+    def fill(self, cameras: Floats, points: Floats) -> None:
+        began = time.perf_counter()
         arrays = chosen("both", torch.from_numpy(cameras), torch.from_numpy(points))
         self._send(arrays, self.sent)
         self._receive(arrays)
+        self.traffic.waiting += time.perf_counter() - began
 
     def swap(self, arrays: dict[str, Any], rows: dict[str, Any], blocks: Blocks) -> bool:
         began = time.perf_counter()

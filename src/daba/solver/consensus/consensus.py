@@ -13,6 +13,7 @@ from daba.backends.operations import Base, Row
 from daba.core.decisions import FIRST_SHRINK, LARGEST_RADIUS
 from daba.core.options import Options
 from daba.core.types import Bools, Floats, State
+from daba.distributed.boundary import boundary_of
 from daba.distributed.comm.base import Communicator, Exchange
 from daba.distributed.shard import Shard
 from daba.solver.consensus.copies import (
@@ -49,6 +50,7 @@ class Consensus(Solver):
 
     def __init__(self, shard: Shard, options: Options, comm: Communicator | None = None) -> None:
         self.options, self.comm = options, comm or Communicator()
+        self.boundary, self.counts = boundary_of(shard), Counts()
         self.shard = shard.without_observations()  # the copies have them, in an order of their own
         self.all = np.ones(shard.num_devices, dtype=bool)
         self.exchange = self.comm.exchange(self.shard)
@@ -64,7 +66,6 @@ class Consensus(Solver):
         penalty = self.penalty() if options.penalty is None else options.penalty
         self.prior: Prior = kind(self.copies.shard, self.metric(kind), self.z, penalty)
         self.operations.surrogates[Base.X] = self.prior
-        self.counts = Counts()
         self.moved = True
         self.evaluate()
 
@@ -90,7 +91,8 @@ class Consensus(Solver):
         nothing = State(*(np.empty((len(rows), 0)) for rows in self.x))
         told = np.empty((len(of(self.x, self.block)), numbers.shape[1]))
         told[: self.copies.count] = self.copies.mean(numbers, once=True)
-        self.exchange.constants(*nothing._replace(**{self.block: told}))
+        self.exchange.fill(*nothing._replace(**{self.block: told}))
+        self._count_rounds(numbers.shape[1])
         self.exchange.traffic.add(self.copies.up.take_traffic())
         return kind.spread(told[self.copies.source]) * self.copies.shared[:, None]
 
@@ -150,10 +152,17 @@ class Consensus(Solver):
         if self.block == "cameras":
             x.cameras[seen, :9] = _rotations(mean[seen, :9])
         self.exchange.update(x, self.block)
+        self._count_rounds(values.shape[1])
         self.exchange.traffic.add(self.copies.up.take_traffic())
         self.moved |= not np.array_equal(of(x, self.block), of(self.x, self.block))
         self.x = x
         return self.z
+
+    def _count_rounds(self, numbers: int) -> None:
+        """Copies go to the owners of their variables, and a mean comes back."""
+        rounds = 2 if self.comm.rank == 0 else 0
+        sent = 2 * self.boundary.bytes(**{self.block: numbers})
+        self.counts.add(Counts(rounds=rounds, boundary_bytes=sent))
 
     def publish(self) -> None:
         """Complete x: what is not copied follows z, each variable by a few steps of its own that

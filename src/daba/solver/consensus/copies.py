@@ -81,7 +81,7 @@ class Copies:
         ghosts = np.empty((len(_Side(self.shard, self.block).ghosts), values.shape[1]))
         rows = State(*_pair(self.block, np.concatenate([values, ghosts]), np.empty((0, 1))))
         if once:
-            self.up.constants(*rows)
+            self.up.fill(*rows)
         else:
             self.up.update(rows, self.block)
         found = of(rows, self.block)[self.row]
@@ -153,7 +153,7 @@ def _with_siblings(
     siblings = np.bincount(variable, minlength=side.count)
     told = State(np.zeros((len(x.cameras), 1)), np.zeros((len(x.points), 1)))
     of(told, block)[: side.count, 0] = siblings
-    exchange.constants(*told)
+    exchange.fill(*told)
     source = shard.camera_order if block == "cameras" else shard.point_order
     return Copies(
         block=block,

@@ -65,5 +65,5 @@ def everywhere(shard: LmShard, cluster: Int32, comm: Communicator) -> tuple[Int3
     before = np.concatenate([[0.0], np.cumsum(comm.gather(counts)[:, 0])])
     rows = np.zeros((len(shard.x.frames), 1))
     rows[: shard.num_frames, 0] = cluster + before[shard.first_device + device]
-    shard.exchange.constants(rows, np.zeros((len(shard.x.points), 0)))
+    shard.exchange.fill(rows, np.zeros((len(shard.x.points), 0)))
     return rows[:, 0].astype(np.int32), int(before[-1])

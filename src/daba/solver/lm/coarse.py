@@ -17,7 +17,7 @@ from daba.core.lm import CoarseBlocks
 from daba.core.types import Floats, Int32
 from daba.distributed.lm_shard import LmShard
 from daba.partition.ordering import pointers
-from daba.solver.lm.network import Network, ordered_sum
+from daba.solver.lm.network import Columns, Network, ordered_sum
 
 DENSE = 2000
 """Coarse motions up to which E is factored as a dense matrix; a sparse one pays beyond: at 10,000,
@@ -65,6 +65,11 @@ class CoarseSpace:
             self.columns[clusters:, : kind.columns] = np.where(
                 index >= 0, self.first_shared + index, -1
             )
+        used = [_distinct(self.columns[blocks]) for blocks in self.device_blocks]
+        self.used = Columns(used, self.size)
+        """Where coarse vectors of each device are not zero, …"""
+        self.used_beside = Columns([np.append(0, 1 + u) for u in used], 1 + self.size)
+        """… and with another number before them."""
 
     def _index(self) -> None:
         """Which blocks see each point, and the pairs of blocks of each device."""
@@ -134,6 +139,8 @@ class CoarseSpace:
                 self.pair_col[mine],
             )
         self.all_pairs = self.comm.gather(rows).astype(np.int64).reshape(-1, 2, self.everywhere)
+        self.device_blocks = [np.unique(pairs[pairs >= 0]) for pairs in self.all_pairs]
+        """Of each device, here and elsewhere, those that it has or sees."""
 
     def neighbours(self) -> float:
         """How many other clusters see points of one, on average."""
@@ -148,7 +155,7 @@ class CoarseSpace:
         t, own = frames[:, 9:], self.cluster[: s.num_frames]
         sums = np.zeros((self.clusters, 4))
         np.add.at(sums, own, np.column_stack([t[: s.num_frames], np.ones(s.num_frames)]))
-        sums = self.comm.sum(sums)  # each cluster has one owner: nothing is rounded
+        sums = self.network.exact_sum(sums)
         arm = t - (sums[:, :3] / sums[:, 3:])[self.cluster]
         Z = np.zeros((len(frames), s.kind.block, RIGID + s.kind.own))
         x, y, z = arm.T
@@ -175,36 +182,33 @@ class CoarseSpace:
         """These motions from now on; those of ghosts are known, unless they must travel."""
         if Z.shape[2] != self.modes:
             self.resize(Z.shape[2])
-        self.Z = Z
-        if travels and self.comm.size > 1 and self.clusters:
-            self._bring_ghosts()
+        self.Z = self._with_ghosts(Z) if travels and self.clusters else Z
         self.Y = self.ops.coarse_rows(self.blocks, self.Z, self.width)
 
-    def _bring_ghosts(self) -> None:
-        """What of a ghost is fixed, only its owner knows."""
-        s, shape = self.shard, self.Z.shape
-        rows = np.ascontiguousarray(self.Z.reshape(shape[0], -1))
-        s.exchange.constants(rows, np.zeros((len(s.x.points), 0)))
-        self.Z = rows.reshape(shape)
+    def _with_ghosts(self, Z: Any) -> Any:
+        """What of a ghost is fixed, only its owner knows, and so its eigenmodes."""
+        own = Z[: self.shard.num_frames]
+        return self.network.frames(own.reshape(len(own), -1)).reshape(-1, *Z.shape[1:])
 
     def assemble(self, mu: float, z: Floats) -> None:
         """E = ZᵀSZ and Zᵀ rhs for damping μ. Needs nothing of ghosts, so that what points tell the
         owners of frames is sent only once."""
         s, ops, n = self.shard, self.ops, self.width
-        matrices, size = self.everywhere * n * n, self.size
+        matrices, size = self.everywhere * n * n, self.used.most
         rows = np.zeros((s.devices, matrices + size + s.shared.count))
         values = rows[:, :matrices].reshape(s.devices, self.everywhere, n, n)
         values[:, : self.most_pairs] = -ops.coarse_matrix(self.blocks, self.Y, self.most_pairs)
         self._add_frames(values)
-        right = rows[:, matrices : matrices + size]
+        right = np.zeros((s.devices, self.size))
         self._add_project(right, -ops.g, -ops.g_s)
         self._add_dots(right, ops.coarse_dots(self.blocks, self.Y, z, self.most_seen), 1.0)
+        rows[:, matrices : matrices + size] = self.used.pack(right, s.first_device)
         if s.shared.count:
             self._scatter_images(
                 rows[:, matrices + size :], np.diagonal(ops.T, axis1=1, axis2=2), self.first_shared
             )
         total = self.network.gather(rows)
-        self.right = ordered_sum(total[:, matrices : matrices + size])
+        self.right = self.used.sum(total[:, matrices : matrices + size])
         self.E = self._add_up(total[:, :matrices])
         if s.shared.count:
             diagonal = ordered_sum(total[:, matrices + size :])
@@ -347,6 +351,10 @@ class CoarseSpace:
             modes = c[: self.first_shared].reshape(self.clusters, self.modes)
             out = np.einsum("iaw,iw->ia", self.Z[: len(own)], modes[own])
         return out, c[self.first_shared :]
+
+
+def _distinct(columns: np.ndarray) -> np.ndarray:
+    return np.unique(columns[columns >= 0])
 
 
 def _pair_key(device: np.ndarray, row: np.ndarray, col: np.ndarray, total: int) -> np.ndarray:

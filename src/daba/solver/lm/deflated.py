@@ -87,7 +87,7 @@ class Deflated(Reduced):
         else:
             network.points(V_inv, z)
         definite = ops.factor()
-        if network.comm.any(not definite):
+        if network.any(not definite):
             return None
         if not ready:
             self._find_eigenmodes()
@@ -117,7 +117,7 @@ class Deflated(Reduced):
         space, h = self.space, self.ops.no_steps()
         space.assemble(mu, z)
         space.factor()
-        right = self.network.sum(space.modes_of(r))
+        right = self.network.sparse_sum(space.modes_of(r), space.used)
         c = space.solve(right)
         solution.energy += float(c @ right)
         self.ops.coarse_correct(space.blocks, space.Y, -space.by_block(c), h)
@@ -135,7 +135,8 @@ class Deflated(Reduced):
         rw = first = beta = 0.0
         for iteration in range(self.most):
             h = ops.pull(network.frames(w), none)
-            sums = network.sum(ops.beside(ops.dots(r, w), space.project(w, h)))
+            both = ops.beside(ops.dots(r, w), space.project(w, h))
+            sums = network.sparse_sum(both, space.used_beside)
             if iteration == 0:
                 rw = first = float(sums[0])
             if not rw > ROUNDING * solution.energy:
@@ -180,8 +181,7 @@ class Deflated(Reduced):
         counts = np.zeros((self.shard.devices, 1))
         counts[0] = kept
         modes = found[:, :, : int(self.network.gather(counts).max())]
-        self.network.rounds += 1
-        self.space.take(self.ops.with_ghosts(modes), travels=True)
+        self.space.take(modes, travels=True)
         self.stale = False
 
     def state(self) -> dict[str, Floats]:

@@ -81,11 +81,7 @@ class GpuCoarseSpace(CoarseSpace):
     def take(self, Z: Any, travels: bool) -> None:
         if Z.shape[2] != self.modes:
             self.resize(Z.shape[2])
-        self.Z = Z
-        if travels and self.comm.size > 1 and self.clusters:
-            self.Z = self.ops.host(Z)
-            self._bring_ghosts()
-        self.Z = self.ops.put(self.Z)
+        self.Z = self.ops.put(self._with_ghosts(Z) if travels and self.clusters else Z)
         self.Y = self.ops.coarse_rows(self.blocks, self.Z, self.width)
 
     def assemble(self, mu: float, z: Tensor) -> None:
@@ -96,7 +92,7 @@ class GpuCoarseSpace(CoarseSpace):
         self._add_frames(values.view(-1, n, n))
         right = self._vector(-t["g"], -t["g_s"], ops.coarse_dots(self.blocks, self.Y, z))
         total = self.network.gather(values.view(s.devices, -1))
-        self.right = self.network.sum(right)
+        self.right = self.network.sparse_sum(right, self.used)
         E = self.Z.new_zeros(self.size * self.size)
         E.index_put_((self.target,), total.view(-1)[self.source], accumulate=True)
         self.E = E.view(self.size, self.size)
@@ -240,7 +236,7 @@ def rehearse(solver: LevenbergMarquardt) -> None:
     if key in _rehearsed:
         return
     _rehearsed.add(key)
-    counted, reduced = (network.rounds, network.sums), solver.reduced
+    reduced = solver.reduced
     if isinstance(reduced, Deflated):  # what it finds out must not be known to the real one
         reduced = Deflated(parts, solver.ops, network, reduced.space, reduced.most)
     solver.linearize()
@@ -249,7 +245,6 @@ def rehearse(solver: LevenbergMarquardt) -> None:
     if solution is not None:
         trial, _ = solver.step(solution)
         solver.ops.settle_points(trial, solver.x.points, 1)
-    network.rounds, network.sums = counted
 
 
 def _factor(E: Tensor) -> Tensor:

@@ -62,8 +62,7 @@ class LevenbergMarquardt(Solver):
 
     def iterate(self) -> None:
         """One accepted step, or none that helps."""
-        network = self.network
-        began = network.rounds, network.sums
+        self.network.take_counts()  # what is told between iterations is none's
         self.counts, self.moved = Counts(), False
         self.linearize()
         self.reduced.linearized(self.x.frames)
@@ -79,10 +78,9 @@ class LevenbergMarquardt(Solver):
                 break
         else:
             self.shrink = FIRST_SHRINK  # the next try is no continuation of these
-        self.counts.rounds = network.rounds - began[0]
-        self.counts.all_reduces = network.sums - began[1]
         if self.comm.rank > 0:  # what all do together is counted once
             self.counts = Counts()
+        self.counts.add(self.network.take_counts())
 
     def hide(self) -> int:
         """Take the weight from what cameras do not see: an error that is not a number cannot fall.

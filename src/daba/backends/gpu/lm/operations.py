@@ -141,12 +141,6 @@ class GpuOperations:
         """Columns, (S,) or (S, ·), side by side."""
         return torch.column_stack(columns)
 
-    def with_ghosts(self, own: Tensor) -> Tensor:
-        """Rows of own frames, with room for those of ghosts behind them."""
-        out = self.zeros((len(self.shard.x.frames), *own.shape[1:]))
-        out[: len(own)] = own
-        return out
-
     def _put(self, array: Any) -> Tensor:
         """On the GPU; what is handed over again and again is sent once."""
         key = id(array)
