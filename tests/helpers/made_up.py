@@ -7,6 +7,8 @@ from typing import Any
 
 from daba.tools.bench.results import BenchRun, Results
 
+ROUNDS = {"daba-points": 2, "daba-sweep": 4, "admm": 2, "dr": 2, "lm-devices": 7}
+"""Of an iteration; 1 of others, and 500 bytes in each."""
 SIZES = {"cameras": 10, "points": 100, "observations": 500}
 
 
@@ -25,7 +27,9 @@ def run(
     Levenberg–Marquardt on every device."""
     return BenchRun(case(problem, method, devices, loss, len(values) - 1), {
         "sizes": sizes,
-        "histories": [history(values, seconds, steps=steps * devices)],
+        "histories": [
+            history(values, seconds, steps=steps * devices, rounds=ROUNDS.get(method, 1))
+        ],
         "inter_share": 0.25,
         "pixels": 1.25,
         "start_pixels": 5.5,
@@ -34,7 +38,7 @@ def run(
 
 
 def history(
-    values: Sequence[float], seconds: float = 1.0, name: str = "", steps: int = 1
+    values: Sequence[float], seconds: float = 1.0, name: str = "", steps: int = 1, rounds: int = 0
 ) -> dict[str, Any]:
     return {
         "name": name,
@@ -43,6 +47,8 @@ def history(
         "mean_objective": list(values),
         "restarts": [0] * len(values),
         "lm_steps": [0] + [steps] * (len(values) - 1),
+        "rounds": [0] + [rounds] * (len(values) - 1),
+        "boundary_bytes": [0] + [500 * rounds] * (len(values) - 1),
     }
 
 
@@ -76,10 +82,11 @@ def one_problem() -> Results:
         run("toy", "duba", 4, [10.0, 8.0, 7.0, 6.5]),
         run("toy", "admm", 4, [10.0, 4.0, 2.0, 1.2], seconds=3.0, steps=2),
         run("toy", "dr", 4, [10.0, 5.0, 4.0, 4.5], seconds=2.0),
+        run("toy", "lm-devices", 4, [10.0, 1.05, 1.0]),
         run("toy", "lm", 1, [10.0, 1.05, 1.0]),
         run("toy", "ceres", 1, [10.0, 2.0, 1.0], seconds=4.0),
         footprint("toy", 4, daba=(100, 1000), daba_points=(100, 1000), daba_sweep=(100, 2000),
-                  duba=(100, 1000), admm=(160, 400), dr=(130, 1500)),
+                  duba=(100, 1000), admm=(160, 400), dr=(130, 1500), lm_devices=(150, 3000)),
         footprint("toy", 2, daba=(200, 500), daba_points=(200, 500), daba_sweep=(200, 1000),
-                  duba=(200, 500), admm=(220, 200), dr=(230, 700)),
+                  duba=(200, 500), admm=(220, 200), dr=(230, 700), lm_devices=(250, 2000)),
     ])  # fmt: skip

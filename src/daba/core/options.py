@@ -26,8 +26,8 @@ class Options:
     """lm: Levenberg–Marquardt, on one device or many, to the solution of one machine; daba:
     decentralized and accelerated, with neighbours only and no sums over all; duba: the same without
     acceleration and restart; admm and dr: the consensus methods of Zhang et al. (on cameras) and
-    Eriksson et al. (on points). With one device all of them are lm. auto is lm, or daba for several
-    devices on a GPU."""
+    Eriksson et al. (on points). With one device all of them are lm. auto is lm; the solve says
+    why."""
     error: Literal["auto", "pixel", "ray"] = "auto"
     """What is minimised: pixel, the reprojection error of the file's own camera models; ray, the
     paper's error between observed rays and points. auto is pixel for COLMAP models, and ray for
@@ -130,6 +130,11 @@ class Options:
     report_every: int = 1
     """Iterations between two entries of the history. Telling F takes the only sum over all
     processes that an iteration has."""
+    simulate_latency: float | None = None
+    """Milliseconds: say what a network of this latency, each device a process, would add to the
+    solve, computed from the rounds, sums and bytes that it takes."""
+    simulate_bandwidth: float = 10.0
+    """Gbit/s of each process's link in that network."""
     check: bool = False
     """Verify the method's guarantees at every iteration, and stop with an error if one fails."""
 
@@ -155,6 +160,11 @@ class Options:
         need(self.iterations is None or self.iterations >= 0, "iterations must not be negative")
         need(self.filter is None or self.filter > 0, f"filter must be positive, not {self.filter}")
         need(self.report_every >= 1, "report_every must be at least 1")
+        need(
+            self.simulate_latency is None or self.simulate_latency >= 0,
+            "simulate_latency must not be negative",
+        )
+        need(self.simulate_bandwidth > 0, "simulate_bandwidth must be positive")
         need(self.threads is None or self.threads >= 1, "threads must be at least 1")
         need(self.xi > 0, f"xi must be positive, not {self.xi}")
         need(0 < self.split < 1, f"split must lie between 0 and 1, not {self.split}")

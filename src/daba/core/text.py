@@ -58,3 +58,13 @@ def _escape(code: int) -> str:
     if 0xDC80 <= code <= 0xDCFF:  # os.fsdecode and our readers put a byte there
         return f"\\x{code - 0xDC00:02x}"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def size(count: float | None) -> str:
+    """Bytes to three digits; – where nobody knows."""
+    if count is None:
+        return "–"
+    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= one:
+            return f"{count / one:.3g} {unit}"
+    return f"{count:.0f} B"

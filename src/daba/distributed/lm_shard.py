@@ -14,9 +14,8 @@ import numpy as np
 
 from daba.core.lm import NO_PRIORS, Estimate, Images, Kind, Loss, Observations
 from daba.core.types import Bools, Floats, Int32, Int64, Known, Mask, Tasks
-from daba.distributed.boundary import Boundary, boundary_of
 from daba.distributed.comm.base import Communicator, Exchange
-from daba.distributed.shard import Shard, make_tasks
+from daba.distributed.shard import Boundary, Shard, boundary_of, make_tasks
 from daba.partition.ordering import Extent, pointers
 from daba.partition.partition import stable_order
 

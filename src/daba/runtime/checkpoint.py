@@ -40,7 +40,7 @@ MANIFEST = "manifest.json"
 KEPT = 2
 FREE = {
     "threads", "iterations", "max_seconds", "check", "function_tolerance", "gradient_tolerance",
-    "patience", "report_every", "backend", "precision",
+    "patience", "report_every", "backend", "precision", "simulate_latency", "simulate_bandwidth",
 }  # fmt: skip
 """Options that may differ when a solve is resumed: they do not change the next iteration."""
 

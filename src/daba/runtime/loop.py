@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.options import Options
 from daba.core.types import Floats
 from daba.runtime.observers import Observers
 from daba.runtime.result import Iteration, RankReport
@@ -21,6 +22,7 @@ from daba.solver.interface import Counts, Solver
 
 if TYPE_CHECKING:
     from daba.distributed.comm.base import Communicator, Traffic
+    from daba.distributed.network_model import NetworkModel
     from daba.distributed.shard import State
 
 BY_CALLBACK = "the callback asked to stop"
@@ -81,6 +83,7 @@ class Loop:
         self.solver, self.fingerprint, self.earlier = solver, fingerprint, earlier
         self.observers, self.interrupt, self.clock = observers, interrupt, clock
         self.options, self.comm = solver.options, solver.comm
+        self.network = _simulated(solver.options)
         self.first = 0 if earlier is None else earlier.iteration
         progress = progress or LoopProgress(self.first)
         self.iteration, self.idle = progress.iteration, progress.idle
@@ -176,7 +179,15 @@ class Loop:
             compute_seconds=total["computing"] / ranks,
             waiting_seconds=total["waiting"] / ranks,
             exchange_seconds=total["exchanging"] / ranks,
+            network_seconds=self.network_seconds(total),
         )
+
+    def network_seconds(self, total: dict[str, float]) -> float:
+        """What a network that is simulated would add to what was counted, and to this report."""
+        if (network := self.network) is None:
+            return 0.0
+        names = ("rounds", "all_reduces", "boundary_bytes", "summed_bytes")
+        return network.seconds(*(total[name] for name in names)) + network.report_seconds()
 
     def notify_observers(self) -> bool:
         """Whether one of them asks to stop, on any process."""
@@ -247,6 +258,15 @@ class Loop:
         back = replace(first, iteration=last.iteration, seconds=last.seconds)
         converged = converged and rise <= self.options.function_tolerance
         return Outcome(self.solver.shard.state(), [*self.history, back], reason, converged, [note])
+
+
+def _simulated(options: Options) -> NetworkModel | None:
+    if options.simulate_latency is None:
+        return None
+    from daba.distributed.network_model import NetworkModel
+
+    latency, bandwidth = 1e-3 * options.simulate_latency, 1e9 / 8 * options.simulate_bandwidth
+    return NetworkModel(options.devices, latency, bandwidth)
 
 
 def _gather(

@@ -63,6 +63,8 @@ class Iteration:
     """Packing, sending and unpacking."""
     prior_objective: float = 0.0
     """The priors' part of F."""
+    network_seconds: float = 0.0
+    """What a simulated network would add, that of telling F included."""
 
 
 @dataclass
@@ -130,6 +132,8 @@ class Result:
     """What `Options.filter` has taken out; `history` goes on after it."""
     notes: list[str] = field(default_factory=list)
     """What a user should know of how it ended, beside the reason."""
+    chosen: str = ""
+    """Why the method is what it is, where nobody has asked for it."""
     partition: Partition | None = None
     """Which device owned what, where one process holds the whole problem."""
 
@@ -284,6 +288,8 @@ class Result:
                 "seconds": self.seconds,
                 "objective": self.objective,
                 "mean_objective": self.mean_objective,
+                "method": self.options.algorithm,
+                "chosen": self.chosen,
                 "linear_solver": self.linear_solver,
                 "worse": self.worse,
                 "points_brought_in_front": self.corrected,

@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -42,7 +42,7 @@ CORRECTIONS = 2
 """Times that points are brought in front of their cameras after a solve."""
 
 
-def _error(problem: Problem | Store | None, options: Options) -> str:
+def error_of(problem: Problem | Store | None, options: Options) -> Literal["pixel", "ray"]:
     """What is minimised, where the options leave it to the problem."""
     if options.error != "auto":
         return options.error
@@ -134,12 +134,15 @@ class Runs:
         self, problem: Problem | Store | None, options: Options, checkpoints: Checkpoints | None
     ) -> Result:
         from daba.distributed.comm.base import on_first
+        from daba.distributed.scatter import options_for
         from daba.runtime.backend import make_backend
 
         comm, moved = self.comm, None
         given = problem
         whole = comm.broadcast(isinstance(problem, Problem))
-        error = on_first(comm, lambda: _error(problem, options))
+        if not whole and problem is not None:
+            options = options_for(cast("Store", problem), options)
+        error = on_first(comm, lambda: error_of(problem, options))
         options = replace(options, error=comm.broadcast(error))
         corrects = comm.broadcast(_corrects_cheirality(problem, options))
         if options.filter is not None and not whole:
@@ -153,8 +156,12 @@ class Runs:
         constrained = comm.broadcast(_constrained(problem))
         self.backend = make_backend(options, comm, constrained)
         self.began = time.perf_counter()
+        why = ""
         if options.method == "auto":
-            options = replace(options, method="lm")
+            from daba.runtime.choice import choose_method
+
+            method, why = choose_method(options, options.error, comm.size)
+            options = replace(options, method=method)
         stages, free = _stages(options), problem
         if stages[0].error != options.error:
             problem = self.changed(problem, _with_intrinsics_held)[0]
@@ -166,7 +173,8 @@ class Runs:
         setup = self.set_up(problem, stages[0], checksums=checkpoints is not None)
         with self.interrupt:
             if corrects and not comm.broadcast(setup.orders is not None):
-                return self.in_parts_with_points_in_front(setup, checkpoints)
+                result = self.in_parts_with_points_in_front(setup, checkpoints)
+                return replace(result, chosen=why)
             result = replace(self.run(setup, checkpoints), corrected=_count(moved))
             for stage in stages[1:]:
                 result = self.finished(result, stage, free)
@@ -176,7 +184,8 @@ class Runs:
                 result = self.with_what_is_seen(self.last, result)
             if options.filter is not None:
                 result = self.without_outliers(result, options.filter)
-        return replace(result, source=given if corrects or len(stages) > 1 else setup.source)
+        source = given if corrects or len(stages) > 1 else setup.source
+        return replace(result, source=source, chosen=why)
 
     def finished(self, result: Result, options: Options, given: Any) -> Result:
         """Solved on, in another way."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from daba.core.text import size
 from daba.runtime.result import Result
 from daba.solver.interface import Counts
 
@@ -36,6 +37,7 @@ def rows(result: Result) -> Rows:
     table = [
         ("problem", f"{p.name}: {sizes}"),
         ("method", _method_words(result, method)),
+        *([("chosen", f"because {result.chosen}")] if result.chosen else []),
         ("pixel error, rms", _pixel_words(result)),
         *_colmap_rows(result),
         ("cost per observation", f"{first.mean_objective:.6g} → {last.mean_objective:.6g}"),
@@ -46,9 +48,8 @@ def rows(result: Result) -> Rows:
     if method == "daba":
         table.append(("restarts", f"{total.restarts} of {made * result.options.devices} steps"))
     table.append(("linear solver", _linear_words(result.linear_solver, total)))
-    if method == "lm" and result.options.devices > 1:
-        words = f"{total.rounds:,} rounds of exchange, {total.all_reduces:,} sums over all devices"
-        table.append(("communication", words))
+    if result.options.devices > 1:
+        table += _communication_rows(result, total)
     if result.corrected:
         table.append((f"points behind {images.noun}s", f"{result.corrected:,}, brought in front"))
     if result.dropped is not None:
@@ -102,6 +103,23 @@ def _refined_rows(result: Result) -> Rows:
     if optics.refined_sensors is not None:
         moved, all_ = int(optics.refined_sensors.sum()), len(optics.refined_sensors) - 1
         rows.append(("sensor from rig", f"{moved} of {all_} refined"))
+    return rows
+
+
+def _communication_rows(result: Result, total: Counts) -> Rows:
+    """What devices have told each other, each as if it were a process."""
+    words = f"{total.rounds:,} rounds of exchange, {size(total.boundary_bytes)}"
+    if total.all_reduces:
+        words += f"; {total.all_reduces:,} sums over all devices, {size(total.summed_bytes)}"
+    rows = [("communication", words)]
+    options = result.options
+    if options.simulate_latency is not None:
+        added = sum(entry.network_seconds for entry in result.history[1:])
+        rows.append((
+            "simulated network",
+            f"{options.simulate_latency:g} ms and {options.simulate_bandwidth:g} Gbit/s add "
+            f"{added:.3g} s, with {len(result.history) - 1:,} sums to tell F",
+        ))  # fmt: skip
     return rows
 
 

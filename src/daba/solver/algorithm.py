@@ -15,9 +15,8 @@ from daba.backends.operations import Base, Operations, Phase, Row, Status
 from daba.core.decisions import FIRST_SHRINK
 from daba.core.options import Options
 from daba.core.types import Floats, State
-from daba.distributed.boundary import boundary_of
 from daba.distributed.comm.base import Blocks, Communicator, Exchange
-from daba.distributed.shard import Shard
+from daba.distributed.shard import Shard, boundary_of
 from daba.problem.problem import CAMERA_RECORD
 from daba.solver.interface import Counts, DeviceObjective
 from daba.solver.state import Before, Checkpointed, check

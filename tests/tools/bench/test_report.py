@@ -25,8 +25,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_everything_is_there(written: Path) -> None:
     assert sorted(path.name for path in written.iterdir()) == [
-        "convergence.png", "convergence.svg", "profiles.png", "profiles.svg", "report.html",
-        "resources.png", "resources.svg", "tables.md",
+        "bytes.png", "bytes.svg", "convergence.png", "convergence.svg", "profiles.png",
+        "profiles.svg", "report.html", "resources.png", "resources.svg", "rounds.png",
+        "rounds.svg", "tables.md",
     ]  # fmt: skip
     for path in written.glob("*.svg"):
         ElementTree.parse(path)
@@ -46,7 +47,7 @@ def test_the_page_needs_nothing_else(written: Path) -> None:
     addresses = re.findall(r'(?:href|src)="([^"]*)"', page)
     assert addresses
     assert all(address.startswith("#") for address in addresses)
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 5
     names = re.findall(r'<a href="#(s\d+)"', page)
     assert all(f'id="{name}"' in page for name in names)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from made_up import SIZES, failed, footprint, one_problem, run
 
+from daba.core.text import size
 from daba.tools.bench.accuracy import accuracy_table, problems_table
+from daba.tools.bench.communication import communication_table, winner_words, winners_table
 from daba.tools.bench.counts import counts_table
 from daba.tools.bench.paper import paper, published
 from daba.tools.bench.pixels import pixels_table
@@ -13,7 +15,7 @@ from daba.tools.bench.refinement import gains, gains_table, refinement_table
 from daba.tools.bench.resources import resource_words, resources_table
 from daba.tools.bench.results import Results
 from daba.tools.bench.times import times_table
-from daba.tools.report.tables import Cell, Table, number, seconds, size, small
+from daba.tools.report.tables import Cell, Table, number, seconds, small
 
 
 def cells(table: Table, row: int) -> dict[str, Cell]:
@@ -102,6 +104,23 @@ def test_refinement() -> None:
     assert row["seconds"].text == "– / – / 2 s"
 
 
+def test_who_wins_where() -> None:
+    """To 1 + 0.001 · 9 = 1.009: sweeps after two iterations of four rounds, LM after two of seven,
+    the others never."""
+    table = communication_table(one_problem(), "trivial", "paper")
+    row = cells(table, 1)
+    assert row["Δ"].text == "1e-3"
+    assert row["DABA sweep"] == Cell("8 / 4 kB / 2 s", bold=True, better=True)
+    assert row["LM on devices"] == Cell("14 / 7 kB / 2 s")
+    assert row["DABA"] == Cell("–")
+    winners = winners_table(one_problem(), "paper")
+    assert [cell.text if isinstance(cell, Cell) else cell for cell in winners.rows[0]] == [
+        "fewest rounds of exchange", "DABA sweep", "1", "toy on 4",
+    ]  # fmt: skip
+    assert "fewest bytes: DABA sweep 1 (of 1)" in winner_words(one_problem(), "paper")
+    assert winner_words(Results([run("p", "daba", 4, [1.0])]), "paper") == ""
+
+
 def test_gains_count_what_the_plain_method_has_spent() -> None:
     results = one_problem()
     assert gains(results, "daba-sweep", 1e-2) == [1.5]  # three iterations, and not there, over two
@@ -128,7 +147,7 @@ def test_memory_and_bytes() -> None:
 
 
 def test_a_footprint_of_one_device_sends_nothing() -> None:
-    zero = dict.fromkeys(("daba", "daba_sweep", "admm", "dr"), (9, 0))
+    zero = dict.fromkeys(("daba", "daba_sweep", "admm", "dr", "lm_devices"), (9, 0))
     results = Results([run("p", "daba", 4, [1.0]), footprint("p", 1, **zero)])
     assert cells(resources_table(results), 0)["bytes ADMM / DABA"].text == "–"
 

@@ -81,7 +81,9 @@ def test_one_run(histories: list[Path], tmp_path: Path, capsys: Capsys) -> None:
         "Intrinsics",
     ):  # fmt: skip
         assert words in text, words
-    for words in ("Filtered", "Communication and memory", "Work"):  # nothing to say of them
+    made, rounds = last["iteration"], sum(entry["rounds"] for entry in data["iterations"])
+    assert f"{rounds:,} ({rounds / made:.3g})" in text
+    for words in ("Filtered", "Work"):  # nothing to say of them
         assert f"<h2>{words}</h2>" not in page
     px = [data["result"][name]["rms"] for name in ("start_pixel_error", "pixel_error")]
     assert f"{px[0]:.3g} → {px[1]:.3g} px" in text

@@ -13,9 +13,8 @@ from daba.backends.operations import Base, Row
 from daba.core.decisions import FIRST_SHRINK, LARGEST_RADIUS
 from daba.core.options import Options
 from daba.core.types import Bools, Floats, State
-from daba.distributed.boundary import boundary_of
 from daba.distributed.comm.base import Communicator, Exchange
-from daba.distributed.shard import Shard
+from daba.distributed.shard import Shard, boundary_of
 from daba.solver.consensus.copies import (
     KEPT,
     Block,

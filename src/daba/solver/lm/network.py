@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from daba.core.types import Floats
-from daba.distributed.boundary import NUMBER
 from daba.distributed.comm.base import Communicator
 from daba.distributed.lm_shard import LmShard
+from daba.distributed.shard import NUMBER
 from daba.solver.interface import Counts
 
 T = TypeVar("T")

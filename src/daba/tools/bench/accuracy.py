@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from daba.tools.bench.measures import reference_run
-from daba.tools.bench.methods import DECENTRALIZED, METHODS
+from daba.tools.bench.methods import DISTRIBUTED, METHODS
 from daba.tools.bench.paper import published, published_errors
 from daba.tools.bench.results import BenchRun, Results
 from daba.tools.report.tables import Cell, Entry, Table, number
@@ -22,8 +22,8 @@ def accuracy_table(results: Results, loss: str) -> Table:
     return Table(
         title=f"Accuracy with the {loss} loss (Table I)",
         about="Mean reprojection error F / K where each run ended; lower is better. **Bold** is "
-        "the best decentralized method of a row; a dagger (†) marks what is better than Ceres, or "
-        "than LM where Ceres was not run. Centralized methods use one device.",
+        "the best method on several devices of a row; a dagger (†) marks what is better than "
+        "Ceres, or than LM where Ceres was not run. Centralized methods use one device.",
         head=["problem", "devices", "start", *(METHODS[name].label for name in shown)],
         rows=rows,
         notes=_stopped(results, loss),
@@ -46,9 +46,9 @@ def _row(
 ) -> list[list[Entry]]:
     runs = {name: _run(results, problem, name, devices, loss) for name in shown}
     found = {name: run.final for name, run in runs.items() if run is not None}
-    if not any(name in DECENTRALIZED for name in found):
+    if not any(name in DISTRIBUTED for name in found):
         return []
-    best = best_decentralized(found)
+    best = best_distributed(found)
     yardstick = reference_run(results, problem, loss)
     start = max(run.start for run in runs.values() if run is not None)
     row: list[Entry] = [results.label(problem), str(devices), number(start, DIGITS)]
@@ -63,15 +63,15 @@ def _run(results: Results, problem: str, method: str, devices: int, loss: str) -
     return results.get(problem, method, 1 if METHODS[method].centralized else devices, loss)
 
 
-def best_decentralized(found: dict[str, float]) -> str | None:
+def best_distributed(found: dict[str, float]) -> str | None:
     """The method with the lowest value."""
-    some = [name for name in found if name in DECENTRALIZED]
+    some = [name for name in found if name in DISTRIBUTED]
     return min(some, key=lambda name: found[name], default=None)
 
 
 def is_better(value: float, method: str, yardstick: BenchRun | None) -> bool:
-    """Whether a decentralized method did better than the centralized reference."""
-    return method in DECENTRALIZED and yardstick is not None and value < yardstick.final
+    """Whether a method on several devices did better than the centralized reference."""
+    return method in DISTRIBUTED and yardstick is not None and value < yardstick.final
 
 
 def _paper_row(
@@ -81,11 +81,11 @@ def _paper_row(
     published = published_errors(results.sizes(problem), loss, devices)
     if not published:
         return []
-    best = best_decentralized(published)
+    best = best_distributed(published)
     row: list[Entry] = [results.label(problem), f"{devices}, paper", number(published["start"], 4)]
     for name in shown:
         value = published.get(name)
-        better = name in DECENTRALIZED and value is not None and value < published["ceres"]
+        better = name in DISTRIBUTED and value is not None and value < published["ceres"]
         row.append(Cell(number(value, 4), name == best, better, faint=True))
     return [row]
 
@@ -101,7 +101,7 @@ def problems_table(results: Results) -> Table:
         shares = []
         for devices in results.devices:
             runs = (results.get(problem, name, devices, loss)
-                    for name in DECENTRALIZED for loss in results.losses)  # fmt: skip
+                    for name in DISTRIBUTED for loss in results.losses)  # fmt: skip
             share = next((r.data["inter_share"] for r in runs if r is not None), None)
             shares.append("–" if share is None else f"{100 * share:.1f} %")
         rows.append(

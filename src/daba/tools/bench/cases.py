@@ -20,9 +20,9 @@ RADIUS = 32.0
 FULL = 1000
 """Iterations of a decentralized method in the paper …"""
 CENTRAL = 40
-"""… and of a centralized one."""
+"""… and of a centralized one, and of those that take steps like it."""
 PATIENCE = 5.0
-"""A limit of time is so much wider for centralized methods."""
+"""A limit of time is so much wider for these."""
 FOOTPRINT = "footprint"
 """A case that runs nothing: memory and bytes, predicted from the partition."""
 ALL_DEVICES = (1, 2, 4, 8, 16, 32)
@@ -110,8 +110,9 @@ def make_cases(
     max_seconds: float | None = None,
     backend: Backend = "cpu",
 ) -> list[Case]:
-    """All combinations; centralized methods run once, for as long as in the paper. F_ref hangs on
-    them, so that a limit of time is wider for them. Methods that no GPU can run stay on the CPU."""
+    """All combinations; centralized methods run on one device. They and LM on several make as many
+    iterations as in the paper. F_ref hangs on them, so that a limit of time is wider for them.
+    Methods that no GPU can run stay on the CPU."""
     for kind, given, known in (("method", methods, METHODS), ("loss", losses, LOSSES)):
         for name in given:
             if name not in known:
@@ -122,10 +123,11 @@ def make_cases(
     for source in sources:
         for loss in losses:
             for name in methods:
-                central, where = METHODS[name].centralized, backend if METHODS[name].gpu else "cpu"
-                for count in (1,) if central else devices:
-                    made = CENTRAL if central else iterations
-                    limit = max_seconds and max_seconds * (PATIENCE if central else 1)
+                method = METHODS[name]
+                where = backend if method.gpu else "cpu"
+                for count in (1,) if method.centralized else devices:
+                    made = CENTRAL if method.newton else iterations
+                    limit = max_seconds and max_seconds * (PATIENCE if method.newton else 1)
                     cases.append(Case(source, name, count, loss, made, threads, limit, where))
         cases += [Case(source, FOOTPRINT, count) for count in ALL_DEVICES]
     return cases

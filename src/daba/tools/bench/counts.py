@@ -1,4 +1,4 @@
-"""Table II: on how many problems a decentralized method is more accurate than Ceres."""
+"""Table II: on how many problems a method on several devices is more accurate than Ceres."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from daba.tools.bench.accuracy import is_better
 from daba.tools.bench.measures import reference_run
-from daba.tools.bench.methods import DECENTRALIZED, METHODS
+from daba.tools.bench.methods import DISTRIBUTED, METHODS
 from daba.tools.bench.paper import paper
 from daba.tools.bench.results import Results
 from daba.tools.report.tables import Cell, Entry, Table
@@ -16,7 +16,7 @@ LARGE = 700
 
 
 def counts_table(results: Results) -> Table:
-    shown = [name for name in DECENTRALIZED if name in results.names("method")]
+    shown = [name for name in DISTRIBUTED if name in results.names("method")]
     large = [p for p in results.problems if results.sizes(p).get("cameras", 0) > LARGE]
     groups = [("all", results.problems)] + ([("largest", large)] if large else [])
     rows: list[list[Entry]] = []

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from daba.core.text import size
 from daba.io.files import open_output
 from daba.tools.bench.cases import ALL_DEVICES
 from daba.tools.bench.measures import (
     PROFILE_DELTA,
     Kind,
+    Spent,
     iterations_to,
     lowest,
     profile,
     reference,
     target,
 )
-from daba.tools.bench.methods import DECENTRALIZED, METHODS
+from daba.tools.bench.methods import DISTRIBUTED, METHODS
 from daba.tools.bench.results import Results
 from daba.tools.plotting import COLOURS, FAINT, few_ticks, our_style
 from daba.tools.report.drawing import PAGE_STYLE, plain_ticks
 
-COLOUR = dict(zip(DECENTRALIZED, (COLOURS[i] for i in (0, 5, 3, 8, 1, 2)), strict=True))
+COLOUR = dict(zip(DISTRIBUTED, (COLOURS[i] for i in (0, 5, 3, 8, 1, 2, 4)), strict=True))
 """One for each method, in every picture."""
 DASH = {"duba": (0, (4, 2)), "admm": (0, (6, 1.5)), "dr": (0, (1.5, 1.5))}
 """Told apart without colour, too."""
@@ -39,7 +42,9 @@ def draw_figures(results: Results, folder: Path, kind: Kind) -> dict[str, str]:
     drawn: dict[str, str] = {}
     makers: list[tuple[str, Callable[[Results, Kind], Any]]] = [
         ("profiles", profiles),
-        ("convergence", convergence),
+        ("convergence", partial(convergence, over="iterations")),
+        ("rounds", partial(convergence, over="rounds")),
+        ("bytes", partial(convergence, over="bytes")),
         ("resources", resources),
     ]
     with our_style(PAGE_STYLE):
@@ -63,7 +68,7 @@ def _save(figure: Any, folder: Path, name: str) -> str:
 
 def profiles(results: Results, kind: Kind) -> Any:
     """Share of problems solved to Δ = 1e-4 against iterations; a panel per loss and devices."""
-    shown = [name for name in DECENTRALIZED if name in results.names("method")]
+    shown = [name for name in DISTRIBUTED if name in results.names("method")]
     last = max((run.made for run in results.runs if run.method in shown and run.done), default=0)
     if not last or not any(
         reference(results, p, ls) for p in results.problems for ls in results.losses
@@ -96,12 +101,13 @@ def profiles(results: Results, kind: Kind) -> Any:
     return figure
 
 
-def convergence(results: Results, kind: Kind) -> Any:
-    """(F − F_low) / (F_init − F_low) against iterations: a panel per problem, at one number of
-    devices and with the first loss."""
-    shown = [name for name in DECENTRALIZED if name in results.names("method")]
+def convergence(results: Results, kind: Kind, over: Spent) -> Any:
+    """(F − F_low) / (F_init − F_low) against iterations, rounds or bytes: a panel per problem, at
+    one number of devices and with the first loss."""
+    shown = [name for name in DISTRIBUTED if name in results.names("method")]
     known = sorted({run.devices for run in results.runs if run.done and run.devices > 1})
-    if not known or not shown:
+    counted = (run.curves[0] for run in results.runs if run.devices > 1 and run.curves)
+    if not known or not shown or not any(getattr(curve, over)[-1] for curve in counted):
         return None
     devices = 8 if 8 in known else known[0]
     loss = results.losses[0]
@@ -116,19 +122,32 @@ def convergence(results: Results, kind: Kind) -> Any:
             run = results.get(problem, name, devices, loss)
             if run is not None:
                 gap = (run.curves[0].values - low) / (first - low)
-                k = run.curves[0].iterations
+                k = getattr(run.curves[0], over)
                 axes.plot(k[gap > 0], gap[gap > 0], label=METHODS[name].label, **_line(name))
         F_ref = reference(results, problem, loss, kind)
         if F_ref is not None:
             level = (target(F_ref, first, PROFILE_DELTA) - low) / (first - low)
             axes.axhline(level, color=FAINT, linewidth=0.9, zorder=0)
-        axes.set_xscale("symlog", linthresh=1, linscale=0.4)
-        axes.set(yscale="log", ylim=(1e-6, 2), title=results.label(problem), xlabel="iteration")
-        axes.set_xlim(left=0)
-        plain_ticks(axes.xaxis)
+        axes.set(yscale="log", ylim=(1e-6, 2), title=results.label(problem))
+        _over(axes, over)
         axes.grid(True)
     _legend(figure, panels)
     return figure
+
+
+def _over(axes: Any, over: Spent) -> None:
+    """The axis along which runs go, from nothing on."""
+    if over == "bytes":
+        first = min((line.get_xdata()[1] for line in axes.lines if len(line.get_xdata()) > 2),
+                    default=1.0)  # fmt: skip
+        axes.set_xscale("symlog", linthresh=first, linscale=0.4)
+        axes.xaxis.set_major_formatter(lambda value, _: size(value) if value else "0")
+        axes.minorticks_off()
+    else:
+        axes.set_xscale("symlog", linthresh=1, linscale=0.4)
+        plain_ticks(axes.xaxis)
+    axes.set_xlim(left=0)
+    axes.set_xlabel({"iterations": "iteration", "bytes": "bytes told"}.get(over, over))
 
 
 def resources(results: Results, kind: Kind) -> Any:
@@ -136,7 +155,7 @@ def resources(results: Results, kind: Kind) -> Any:
     some = [p for p in results.problems if results.footprint(p, 2)]
     if not some:
         return None
-    lines = ("daba", "daba-sweep", "admm", "dr")
+    lines = ("daba", "daba-sweep", "admm", "dr", "lm-devices")
     bands = math.ceil(len(some) / ACROSS)
     figure, panels = _figure(2 * bands, min(len(some), ACROSS))
     for n, problem in enumerate(some):

@@ -11,14 +11,18 @@ from typing import Any
 
 import numpy as np
 
+from daba.core.options import Options
 from daba.partition.memory_model import CAMERA_SURROGATES, POINT_SURROGATES, PROGRAM
 from daba.partition.ordering import lay_out
 from daba.partition.partition import Partition
 from daba.partition.statistics import statistics
 from daba.problem.problem import CAMERA_RECORD, Problem
+from daba.runtime.prediction import predict_lm
 from daba.solver.consensus.admm import RENEWED
 from daba.solver.consensus.copies import CAMERA_NUMBERS, Block
 from daba.solver.linear.factor_memory import with_factors
+from daba.solver.lm.footprint import LIBRARIES
+from daba.tools.bench.methods import DISTRIBUTED
 
 ROW: dict[Block, int] = {"cameras": 8 * CAMERA_RECORD, "points": 8 * 3}
 """Bytes of a variable."""
@@ -31,8 +35,16 @@ COPY_BYTES: dict[Block, float] = {
 now and then, its metric."""
 
 
+LM_ITERATIONS = 2
+"""Of conjugate gradients, in the step of lm whose bytes are told."""
+
+
 def footprint(problem: Problem, partition: Partition) -> dict[str, Any]:
     """For each method the most memory of a device, without the program, and bytes sent by all."""
+    lm = predict_lm(problem, partition, Options(error="ray"))
+    steps = {"memory": max(lm.memory) - PROGRAM - LIBRARIES, "bytes": lm.told.of(LM_ITERATIONS)}
+    if partition.devices == 1:  # every method is lm
+        return dict.fromkeys(DISTRIBUTED, steps | {"bytes": 0})
     memory = _memory(problem, partition)
     ghosts = {block: _ghosts(problem, partition, block) for block in ROW}
     once = int(sum(ROW[block] * ghosts[block].sum() for block in ROW))
@@ -40,12 +52,12 @@ def footprint(problem: Problem, partition: Partition) -> dict[str, Any]:
     for name, times in (("daba", 1), ("daba-points", 1), ("daba-sweep", 2), ("duba", 1)):
         found[name] = {"memory": int(memory.max()), "bytes": times * once}
     for name, block in COPIED.items():
-        copied = _consensus_memory(problem, partition, block) if partition.devices > 1 else memory
+        copied = _consensus_memory(problem, partition, block)
         found[name] = {
             "memory": int(copied.max()),
             "bytes": round(COPY_BYTES[block] * ghosts[block].sum()),
         }
-    return found
+    return found | {"lm-devices": steps}
 
 
 def _memory(problem: Problem, partition: Partition, copies: bool = False) -> np.ndarray:

@@ -41,12 +41,16 @@ def target(F_ref: float, F_init: float, delta: float) -> float:
     return F_ref + delta * (F_init - F_ref)
 
 
-def reached(run: BenchRun, value: float, what: Literal["iterations", "seconds"]) -> float | None:
-    """When F / K was first at the value or below: the earliest of the run's curves."""
+Spent = Literal["iterations", "seconds", "rounds", "bytes"]
+
+
+def reached(run: BenchRun, value: float, what: Spent) -> float | None:
+    """When F / K was first at the value or below: the earliest of the run's curves. None for rounds
+    and bytes that were not counted."""
     times = [
-        float(getattr(curve, what)[np.argmax(curve.values <= value)])
+        float(spent[np.argmax(curve.values <= value)])
         for curve in run.curves
-        if (curve.values <= value).any()
+        if (spent := getattr(curve, what))[-1] > 0 and (curve.values <= value).any()
     ]
     return min(times, default=None)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from statistics import median
 
-from daba.tools.bench.measures import Kind, reached, reference, target
+from daba.core.text import size
+from daba.tools.bench.measures import Kind, Spent, reached, reference, target
 from daba.tools.bench.methods import METHODS
 from daba.tools.bench.results import BenchRun, Results
-from daba.tools.report.tables import Entry, Table, number, seconds, several, size, small
+from daba.tools.report.tables import Entry, Table, number, seconds, several, small
 
 KINDS = ("daba", "daba-points", "daba-sweep")
 DELTAS = (1e-2, 1e-3, 1e-4)
@@ -19,14 +20,13 @@ def refinement_table(results: Results, loss: str, kind: Kind = "paper") -> Table
         F_ref = reference(results, problem, loss, kind)
         for devices in results.devices:
             runs = [results.get(problem, name, devices, loss) for name in KINDS]
-            sent = results.footprint(problem, devices) or {}
             known = [run for run in runs if run is not None]
             if F_ref is None or not known:
                 continue
             for delta in DELTAS:
                 goal = target(F_ref, known[0].start, delta)
                 rows.append(
-                    [results.label(problem), str(devices), small(delta), *_cells(runs, goal, sent)]
+                    [results.label(problem), str(devices), small(delta), *_cells(runs, goal)]
                 )
     return Table(
         title=f"What refinement gains, {loss} loss",
@@ -38,24 +38,16 @@ def refinement_table(results: Results, loss: str, kind: Kind = "paper") -> Table
     )
 
 
-def _cells(runs: list[BenchRun | None], goal: float, sent: dict[str, dict[str, int]]) -> list[str]:
-    iterations = [None if run is None else reached(run, goal, "iterations") for run in runs]
-    took = [None if run is None else reached(run, goal, "seconds") for run in runs]
-    rounds = [_times(k, METHODS[name].rounds) for k, name in zip(iterations, KINDS, strict=True)]
-    total = [
-        _times(k, sent[name]["bytes"]) if name in sent else None
-        for k, name in zip(iterations, KINDS, strict=True)
-    ]
+def _cells(runs: list[BenchRun | None], goal: float) -> list[str]:
+    def spent(what: Spent) -> list[float | None]:
+        return [None if run is None else reached(run, goal, what) for run in runs]
+
     return [
-        several(number(k, 6) for k in iterations),
-        several(number(k, 6) for k in rounds),
-        several(size(b) for b in total),
-        several(seconds(t) for t in took),
+        several(number(k, 6) for k in spent("iterations")),
+        several(number(k, 6) for k in spent("rounds")),
+        several(size(b) for b in spent("bytes")),
+        several(seconds(t) for t in spent("seconds")),
     ]
-
-
-def _times(count: float | None, factor: int) -> float | None:
-    return None if count is None else count * factor
 
 
 def gains(results: Results, method: str, delta: float, kind: Kind = "paper") -> list[float]:

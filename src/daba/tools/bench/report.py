@@ -9,6 +9,7 @@ from daba.core.version import __version__
 from daba.io.files import open_output, writing_folder
 from daba.tools.bench.accuracy import accuracy_table, problems_table
 from daba.tools.bench.cases import CENTRAL
+from daba.tools.bench.communication import communication_table, winners_table
 from daba.tools.bench.counts import counts_table
 from daba.tools.bench.figures import draw_figures
 from daba.tools.bench.measures import Kind
@@ -29,6 +30,11 @@ CAPTIONS = {
     "convergence": "How the methods converge: what is left of the objective above the lowest value "
     "that any run reached, as a share of what there was at the start. Below the grey line the "
     "target of the profiles is met.",
+    "rounds": "The same against rounds of exchange with neighbours, of which an iteration of DABA "
+    "has one, with sweeps four, of ADMM and DR two, and of LM three and two for each of its "
+    "conjugate gradients'.",
+    "bytes": "The same against bytes that all devices have told, each as a process of its own, in "
+    "rounds and in sums over all.",
     "resources": "Memory and communication (Fig. 4): most memory of a device, and bytes sent by "
     "all in an iteration, from 1 to 32 devices, both axes logarithmic.",
 }
@@ -59,6 +65,10 @@ def _sections(results: Results, kind: Kind) -> dict[str, list[Table]]:
         "Accuracy": [*(accuracy_table(results, loss) for loss in losses), counts_table(results)],
         "Order": [order_table(results), reasons_table(results)],
         "Iterations": [],
+        "Rounds and bytes": [
+            winners_table(results, kind),
+            *(communication_table(results, loss, kind) for loss in losses),
+        ],
         "Time": [times_table(results, loss) for loss in losses],
         "Refinement": [
             gains_table(results, kind),
@@ -72,8 +82,12 @@ def _sections(results: Results, kind: Kind) -> dict[str, list[Table]]:
     return {heading: [t for t in tables if t.rows] for heading, tables in found.items()}
 
 
-FIGURES = {"Iterations": ("profiles", "convergence"), "Memory and communication": ("resources",)}
-FOLDED = ("Time", "Refinement", "Memory and communication", "Order")
+FIGURES = {
+    "Iterations": ("profiles", "convergence"),
+    "Rounds and bytes": ("rounds", "bytes"),
+    "Memory and communication": ("resources",),
+}
+FOLDED = ("Rounds and bytes", "Time", "Refinement", "Memory and communication", "Order")
 """Long tables are folded on the page."""
 LONG = 16
 """Rows that make a table long."""
@@ -82,7 +96,7 @@ LONG = 16
 def _page(
     results: Results, sections: dict[str, list[Table]], drawn: dict[str, str], kind: Kind
 ) -> str:
-    summary = f"<p>{prose(verdict(results))}</p>"
+    summary = f"<p>{prose(verdict(results, kind))}</p>"
     parts = [("In short", cards(big_numbers(results, kind)) + summary)]
     for heading, tables in sections.items():
         body = "".join(
@@ -112,7 +126,7 @@ def _page(
 
 def _markdown(results: Results, sections: dict[str, list[Table]], kind: Kind) -> str:
     numbers = "\n".join(f"- **{big}** {text}" for big, text in big_numbers(results, kind))
-    parts = ["# Benchmark", _meta(results, kind), numbers, verdict(results)]
+    parts = ["# Benchmark", _meta(results, kind), numbers, verdict(results, kind)]
     for heading, tables in sections.items():
         if tables:
             parts += [f"## {heading}", *(table.markdown() for table in tables)]
@@ -146,10 +160,11 @@ def _meta(results: Results, kind: Kind) -> str:
         if loads:
             words.append(f"load {min(loads):.1f} to {max(loads):.1f}")
         words.append(f"Python {machines[0]['python']}, Numba {machines[0]['numba']}")
-    made = {run.case["iterations"] for run in results.runs if run.devices > 1}
+    made = {run.case["iterations"] for run in results.runs
+            if run.devices > 1 and not METHODS[run.method].newton}  # fmt: skip
     if made:
         counts = " or ".join(f"{n:,}" for n in sorted(made))
-        words.append(f"{counts} iterations decentralized, {CENTRAL} centralized")
+        words.append(f"{counts} iterations decentralized, {CENTRAL} of LM and centralized")
     words += _on_gpus(results)
     words.append("F_ref: lowest of Ceres (without it, of LM)" if kind == "paper" else
                  "F_ref: lowest of all runs")  # fmt: skip
@@ -171,14 +186,14 @@ def _on_gpus(results: Results) -> list[str]:
 
 def methods_table(results: Results) -> Table:
     rows: list[list[Entry]] = [
-        [METHODS[name].label, Cell(METHODS[name].about, prose=True), str(METHODS[name].rounds)]
+        [METHODS[name].label, Cell(METHODS[name].about, prose=True), METHODS[name].rounds]
         for name in METHODS
         if name in results.names("method")
     ]
     return Table(
         title="Methods",
-        about="All decentralized methods share partition, kernels and Levenberg–Marquardt; ADMM "
-        "and DR make up to 20 accepted steps in an iteration, DABA one.",
+        about="All methods on several devices share partition and kernels; ADMM and DR make up to "
+        "20 accepted steps of each device in an iteration, DABA one, and LM one of all together.",
         head=["method", "what it is", "exchanges per iteration"],
         rows=rows,
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from daba.core.text import size
 from daba.tools.bench.cases import ALL_DEVICES
+from daba.tools.bench.footprint import LM_ITERATIONS
 from daba.tools.bench.results import Results
-from daba.tools.report.tables import Cell, Entry, Table, size
+from daba.tools.report.tables import Cell, Entry, Table
 
-SHOWN = ("daba", "daba-sweep", "admm", "dr")
+SHOWN = ("daba", "daba-sweep", "admm", "dr", "lm-devices")
 MOST = 1.5
 """Memory of the methods should be within this factor of each other."""
 
@@ -20,7 +22,7 @@ def resources_table(results: Results) -> Table:
                 continue
             plain = footprints["daba"]
             row: list[Entry] = [results.label(problem), str(devices)]
-            row += [size(footprints[name]["memory"]) for name in ("daba", "admm", "dr")]
+            row += [size(footprints[name]["memory"]) for name in SHOWN if name != "daba-sweep"]
             row += [size(footprints[name]["bytes"]) for name in SHOWN]
             ratio = footprints["admm"]["memory"] / plain["memory"]
             row.append(f"{ratio:.2f}")
@@ -32,10 +34,11 @@ def resources_table(results: Results) -> Table:
         title="Memory per device and communication per iteration (Fig. 4)",
         about="Most memory of any device, without the interpreter and its libraries, and bytes "
         "sent by all devices in an iteration, one process each. Both are predicted from the "
-        "partition; for DABA the tests compare it with what MPI runs report. Refinement needs "
-        "no more memory.",
-        head=["problem", "devices", "memory DABA", "ADMM", "DR", "bytes DABA", "DABA sweep", "ADMM",
-              "DR", "memory ADMM / DABA", "bytes ADMM / DABA"],
+        "partition; the tests compare it with what MPI runs report. Refinement needs no more "
+        f"memory. An iteration of LM is one with {LM_ITERATIONS} of conjugate gradients, its sums "
+        "over all devices included.",
+        head=["problem", "devices", "memory DABA", "ADMM", "DR", "LM", "bytes DABA", "DABA sweep",
+              "ADMM", "DR", "LM", "memory ADMM / DABA", "bytes ADMM / DABA"],
         rows=rows,
         notes=[words] if (words := resource_words(results)) else [],
     )  # fmt: skip

@@ -11,7 +11,10 @@ import numpy as np
 
 from daba.tools.bench.cases import FOOTPRINT
 
-COLUMNS = ("iteration", "seconds", "mean_objective", "restarts", "lm_steps")
+COLUMNS = (
+    "iteration", "seconds", "mean_objective", "restarts", "lm_steps", "rounds", "all_reduces",
+    "boundary_bytes", "summed_bytes",
+)  # fmt: skip
 """What is kept of each iteration."""
 
 
@@ -84,7 +87,22 @@ class Curve:
     """F / K."""
     restarts: np.ndarray
     lm_steps: np.ndarray
-    """Accepted since the entry before, of all devices together; of our own methods."""
+    """Accepted since the entry before, of all devices together; of our own methods, as all that
+    follows."""
+    rounds_each: np.ndarray
+    sums_each: np.ndarray
+    boundary_bytes: np.ndarray
+    summed_bytes: np.ndarray
+
+    @property
+    def rounds(self) -> np.ndarray:
+        """Of exchange with neighbours, since the start."""
+        return np.cumsum(self.rounds_each)
+
+    @property
+    def bytes(self) -> np.ndarray:
+        """That all devices have told, in rounds and in sums, since the start."""
+        return np.cumsum(self.boundary_bytes + self.summed_bytes)
 
     @staticmethod
     def of(history: dict[str, Any]) -> Curve:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from statistics import median
 
-from daba.tools.bench.accuracy import best_decentralized
+from daba.tools.bench.accuracy import best_distributed
+from daba.tools.bench.communication import winner_words
 from daba.tools.bench.measures import PROFILE_DELTA, Kind, iterations_to
-from daba.tools.bench.methods import DECENTRALIZED, METHODS
+from daba.tools.bench.methods import DISTRIBUTED, METHODS
 from daba.tools.bench.order import comparisons
 from daba.tools.bench.refinement import gains
 from daba.tools.bench.results import Results
@@ -60,29 +61,29 @@ def big_numbers(results: Results, kind: Kind) -> list[tuple[str, str]]:
 
 
 def lows(results: Results) -> Counter[str]:
-    """How often each decentralized method ends lowest of all, over problem × devices × loss."""
+    """How often each method on several devices ends lowest, over problem × devices × loss."""
     found: Counter[str] = Counter()
     for problem in results.problems:
         for devices in results.devices:
             for loss in results.losses:
-                runs = [results.get(problem, name, devices, loss) for name in DECENTRALIZED]
+                runs = [results.get(problem, name, devices, loss) for name in DISTRIBUTED]
                 known = {run.method: run.final for run in runs if run is not None}
-                if len(known) > 1 and (best := best_decentralized(known)) is not None:
+                if len(known) > 1 and (best := best_distributed(known)) is not None:
                     found[best] += 1
     return found
 
 
-def verdict(results: Results) -> str:
-    """Who is best, and where the paper's order fails."""
+def verdict(results: Results, kind: Kind = "paper") -> str:
+    """Who is best, by which measure, and where the paper's order fails."""
     ranked = lows(results).most_common()
     every = comparisons(results)
     words = []
     if ranked:
         total = sum(count for _, count in ranked)
         names = ", ".join(f"{METHODS[name].label} {count}" for name, count in ranked)
-        words.append(
-            f"Of the decentralized methods the lowest F is reached by: {names} (of {total})."
-        )
+        words.append(f"On several devices the lowest F is reached by: {names} (of {total}).")
+    if told := winner_words(results, kind):
+        words.append(told)
     pairs = Counter((a.method, b.method) for c in every for a, b in c.broken)
     broken = [
         f"{METHODS[b].label} ended below {METHODS[a].label} in {count}"

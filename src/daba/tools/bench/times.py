@@ -10,7 +10,7 @@ from daba.tools.bench.paper import published
 from daba.tools.bench.results import BenchRun, Results
 from daba.tools.report.tables import Cell, Entry, Table, number, seconds, several, small
 
-TIMED = ("ceres", "lm", "daba", "daba-points", "daba-sweep", "admm", "dr")
+TIMED = ("ceres", "lm", "lm-devices", "daba", "daba-points", "daba-sweep", "admm", "dr")
 
 
 def times_table(results: Results, loss: str) -> Table:

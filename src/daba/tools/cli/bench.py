@@ -47,19 +47,21 @@ class BenchCommand:
     output: Annotated[Path, tyro.conf.arg(metavar="DIR", aliases=("-o",))] = Path("bench")
     """Folder for results, tables, figures and the report."""
     methods: Annotated[tuple[str, ...], tyro.conf.arg(help_behavior_hint="")] = ()
-    """Which to compare: daba (as in the paper), daba-points, daba-sweep, duba, admm, dr, lm, ceres,
-    pycolmap; by default all that can be run here."""
+    """Which to compare: daba (as in the paper), daba-points, daba-sweep, duba, admm, dr,
+    lm-devices (lm on all devices together), lm (on one), ceres, pycolmap; by default all that can
+    be run here."""
     devices: tuple[int, ...] = DEVICES
     """Numbers of devices."""
     losses: tuple[str, ...] = LOSSES
     """trivial, huber (32 pixels), or both."""
     iterations: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
-    """Iterations of the decentralized methods (default: 40, and at most 3 seconds a run).
-    Centralized ones make 40, as in the paper."""
+    """Iterations of the decentralized methods (default: 40, and at most 3 seconds a run). lm, on
+    one device or many, and other centralized ones make 40, as in the paper."""
     full: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
     """Make as many iterations as in the paper, 1000."""
     max_seconds: Annotated[float | None, tyro.conf.arg(metavar="S", help_behavior_hint="")] = None
-    """Stop each run after so long, centralized ones after five times that; the report says so."""
+    """Stop each run after so long, lm and centralized ones after five times that; the report says
+    so."""
     threads: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """Threads of every method; all by default."""
     backend: Backend = "cpu"

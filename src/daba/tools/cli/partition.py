@@ -9,13 +9,17 @@ from typing import Annotated, NamedTuple
 import tyro
 
 from daba.core.errors import DabaError
+from daba.core.options import Options
+from daba.core.text import size
 from daba.io.constraint_options import ConstraintOptions, constrain
 from daba.io.store.store import Store
 from daba.io.store.writing import write_store
 from daba.partition.ordering import Layout, lay_out
 from daba.partition.partition import make_partition
 from daba.partition.statistics import PartitionStatistics, statistics
+from daba.runtime.prediction import predict_lm
 from daba.solver.linear.factor_memory import with_factors
+from daba.solver.lm.footprint import LmFootprint
 from daba.tools.cli.arguments import Intrinsics, Json, flags_of, parse
 from daba.tools.cli.console import make_console, numbers_table, pairs_table, to_json
 
@@ -25,8 +29,9 @@ class PartitionCommand:
     """Show how a problem would be shared between devices, or share it out into a store.
 
     For each device its cameras, points, observations (its own and those shared with a
-    neighbour), the devices it exchanges with, the bytes it sends per iteration (twice that with
-    --refine sweep), and the memory that a process of its own would need.
+    neighbour), the devices it exchanges with, the bytes it sends per iteration of daba (twice
+    that with --refine sweep), and the memory that a process of its own would need for daba and,
+    unless a store is read or written, for lm.
     A store is a folder from which each process of a solve reads only what is its own. Writing
     one takes memory for cameras and points, but not for observations (with --intrinsics
     standard or with constraints, for all of them).
@@ -59,17 +64,24 @@ def run(argv: list[str]) -> int:
     shared = _share(command, ConstraintOptions(**values))
     s = shared.statistics
     if command.json:
-        print(to_json({"problem": shared.name} | s.to_dict()))
+        lm = {} if shared.lm is None else {
+            "lm": {"memory": shared.lm.memory, "bytes": shared.lm.told._asdict()}
+        }  # fmt: skip
+        print(to_json({"problem": shared.name} | s.to_dict() | lm))
         return 0
     console = make_console()
-    console.print(_table(s))
+    console.print(_table(s, shared.lm))
     rows = [
         ("imbalance", f"{s.imbalance:.3f} (largest device over the mean, by observations)"),
         ("between devices", f"{100 * s.inter_share:.2f} % of {shared.observations:,} observations"),
         ("boundary cameras", f"{s.boundary_cameras:,} of {sum(s.cameras):,}"),
         ("boundary points", f"{s.boundary_points:,} of {sum(s.points):,}"),
-        ("sent per iteration", f"{_bytes(sum(s.bytes_sent))} by all devices together"),
+        ("sent per iteration", f"{size(sum(s.bytes_sent))} by all devices together, with daba"),
     ]
+    if shared.lm is not None and s.devices > 1:
+        told = shared.lm.told
+        words = f"{size(told.step)} a step, and {size(told.iteration)} for each of its iterations"
+        rows.append(("sent by lm", f"{words} of conjugate gradients, with sums over all devices"))
     console.print(pairs_table(rows))
     return 0
 
@@ -80,6 +92,8 @@ class _Shared(NamedTuple):
     name: str
     observations: int
     statistics: PartitionStatistics
+    lm: LmFootprint | None = None
+    """What lm would need, where the problem is at hand as a whole."""
 
 
 def _share(command: PartitionCommand, constraints: ConstraintOptions) -> _Shared:
@@ -109,7 +123,8 @@ def _share(command: PartitionCommand, constraints: ConstraintOptions) -> _Shared
     partition = make_partition(problem, devices, command.seed)
     layout = lay_out(problem, partition)
     s = statistics(problem, partition)
-    return _Shared(problem.name, problem.num_observations, _predicted(s, layout))
+    lm = predict_lm(problem, partition, Options())
+    return _Shared(problem.name, problem.num_observations, _predicted(s, layout), lm)
 
 
 def _whole(store: Store, s: PartitionStatistics) -> _Shared:
@@ -122,20 +137,15 @@ def _predicted(s: PartitionStatistics, shared: Layout | Store) -> PartitionStati
     return replace(s, memory=with_factors(s.memory, pieces, shared.extent))
 
 
-def _table(s: PartitionStatistics) -> object:
-    table = numbers_table(
-        [
-            "device",
-            "cameras",
-            "points",
-            "observations",
-            "neighbours",
-            "bytes / iteration",
-            "memory, MB",
-        ]
-    )
+def _table(s: PartitionStatistics, lm: LmFootprint | None) -> object:
+    head = ["device", "cameras", "points", "observations", "neighbours", "bytes / iteration",
+            "memory, MB"]  # fmt: skip
     megabytes = [round(count / 1e6) for count in s.memory]
-    columns = (s.cameras, s.points, s.observations, s.neighbours, s.bytes_sent, megabytes)
+    columns = [s.cameras, s.points, s.observations, s.neighbours, s.bytes_sent, megabytes]
+    if lm is not None:
+        head.append("with lm, MB")
+        columns.append([round(count / 1e6) for count in lm.memory])
+    table = numbers_table(head)
     for device, row in enumerate(zip(*columns, strict=True)):
         table.add_row(str(device), *(f"{value:,}" for value in row))
     table.add_section()
@@ -143,10 +153,3 @@ def _table(s: PartitionStatistics) -> object:
     total[3] = f"{sum(s.neighbours) / s.devices:.1f} mean"
     table.add_row("all", *total, style="bold")
     return table
-
-
-def _bytes(count: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count} bytes"

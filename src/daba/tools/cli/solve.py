@@ -54,6 +54,7 @@ RESEARCH = {
         "report_every",
     ),
     "priors": ("intrinsics_prior", "prior_loss", "prior_radius", "align"),
+    "simulated network": ("simulate_latency", "simulate_bandwidth"),
     "stopping": ("function_tolerance", "gradient_tolerance", "patience"),
     "surrogate and restart": (
         "xi", "split", "eta", "eta_growth", "restart_ratio", "momentum_clip", "momentum_reset",
@@ -175,7 +176,9 @@ def run(argv: list[str]) -> int:
             make_partition(problem, options.devices)  # says why not, before anything is compiled
     port = command.view_port if command.view else None
     recorder = make_recorder(command.record, port, problem, first, command.quiet)
-    console = _announced(problem, command) if first and not command.quiet else None
+    console = None
+    if first and not command.quiet:
+        console = _announced(problem, command, options, comm.size)
     interrupt = Interrupt(patient=False)
     with interrupt:
         with Progress(console, options.most_iterations, options.max_seconds) as progress:
@@ -237,10 +240,15 @@ def _checkpoints(command: SolveCommand) -> Checkpoints | None:
     return Checkpoints(command.checkpoint, every, minutes, command.resume)
 
 
-def _announced(problem: Problem | Store | None, command: SolveCommand) -> Console | None:
-    """A console on which the problem and its diagnostics are printed; None if nobody reads it."""
+def _announced(
+    problem: Problem | Store | None, command: SolveCommand, options: Options, processes: int
+) -> Console | None:
+    """A console on which the problem, its diagnostics and the method are printed; None if nobody
+    reads it."""
     from daba.problem.diagnostics import inspect
     from daba.problem.images import Images
+    from daba.runtime.choice import choose_method
+    from daba.runtime.runs import error_of
 
     console = make_console()
     try:
@@ -260,6 +268,8 @@ def _announced(problem: Problem | Store | None, command: SolveCommand) -> Consol
         console.say(f"{problem.name}: {images}, {points:,} points, {seen:,} observations")
         for note in notes:
             console.say(f"  note: {note}")
+        chosen = choose_method(options, error_of(problem, options), processes)
+        console.say(f"method: {chosen.line(options.devices)}")
     except BrokenPipeError:  # what is to be written will be
         return None
     return console

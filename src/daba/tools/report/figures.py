@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from daba.core.text import size
 from daba.problem.problem import Floats
 from daba.tools.plotting import COLOURS, FAINT, INK, few_ticks
 from daba.tools.report.drawing import draw, plain_ticks
@@ -25,7 +26,7 @@ def colour(number: int) -> str:
 
 
 def curves(runs: list[RecordedRun], column: str, over: str, title: str) -> str:
-    """A column of the history against iterations or seconds."""
+    """A column of the history against iterations, seconds, rounds or bytes."""
 
     def make(axes: Any) -> None:
         for n, run in enumerate(runs):
@@ -183,7 +184,9 @@ def _over(axes: Any, runs: list[RecordedRun], over: str) -> None:
         axes.minorticks_off()
         plain_ticks(axes.xaxis)
     axes.set_xlim(0, most or 1)
-    axes.set_xlabel({"iteration": "iteration", "seconds": "seconds"}[over])
+    axes.set_xlabel("bytes told" if over == "bytes so far" else over.removesuffix(" so far"))
+    if over == "bytes so far":
+        axes.xaxis.set_major_formatter(lambda value, _: size(value) if value else "0")
     axes.grid(True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from daba.core.text import as_html
+from daba.core.text import as_html, size
 from daba.core.version import __version__
 from daba.io.files import PathLike, open_output
 from daba.runtime.result import Result
@@ -14,6 +14,7 @@ from daba.tools.report import figures
 from daba.tools.report.page import caption, cards, folded, key, page, panels
 from daba.tools.report.run_tables import (
     changed_options,
+    communication_table,
     devices_table,
     errors_table,
     lenses_table,
@@ -27,7 +28,7 @@ from daba.tools.report.run_tables import (
     worst_table,
 )
 from daba.tools.report.runs import RecordedRun, make_runs
-from daba.tools.report.tables import plain, seconds, size
+from daba.tools.report.tables import plain, seconds
 
 UNKNOWN = "Not recorded in {}: write the history with `daba solve --history`."
 
@@ -102,7 +103,12 @@ def _short(runs: list[RecordedRun]) -> str:
     notes = "".join(
         caption(f"{name_of(run, runs)}note: {note}.") for run in runs for note in run.notes
     )
-    return shown + runs_table(runs).html() + stopped + notes + _unknown(runs)
+    chosen = "".join(
+        caption(f"{name_of(run, runs)}method: {run.method}, because {run.chosen}.")
+        for run in runs
+        if run.chosen
+    )
+    return shown + runs_table(runs).html() + chosen + stopped + notes + _unknown(runs)
 
 
 def name_of(run: RecordedRun, runs: list[RecordedRun]) -> str:
@@ -174,12 +180,18 @@ def _work(runs: list[RecordedRun]) -> str:
 
 
 def _processes(runs: list[RecordedRun]) -> str:
+    told = [run for run in runs if run.total("rounds")]
     several = [run for run in runs if len(run.processes) > 1]
-    shown = [(figures.times(run), f"**{run.name}**") for run in several]
+    shown = [
+        (figures.gaps(runs, over, "cost above the lowest"), "")
+        for over in (("rounds so far", "bytes so far") if told else ())
+    ]
+    shown += [(figures.times(run), f"**{run.name}**") for run in several]
     if any(run.total("bytes_sent") for run in runs):
         sent = figures.counted(runs, "bytes_sent", "bytes sent since the report before")
         shown.append((sent, ""))
-    parts = [panels(shown)] if shown else []
+    parts = [communication_table(told).html()] if told else []
+    parts += [panels(shown)] if shown else []
     parts += [folded(t.title, t.html()) for t in map(processes_table, several)]
     return "".join(parts)
 

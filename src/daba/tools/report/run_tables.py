@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from daba.core.options import Options
+from daba.core.text import size
 from daba.runtime.summary import LINEAR_SOLVERS
 from daba.tools.report.runs import RecordedRun, alike
-from daba.tools.report.tables import Cell, Entry, Table, plain, seconds, size
+from daba.tools.report.tables import Cell, Entry, Table, plain, seconds
 
 SEEN = 1e-3
 """Relative change of an error that can be seen in four digits."""
@@ -103,6 +104,43 @@ def processes_table(run: RecordedRun) -> Table:
     head = ["process", "devices", "computing", "waiting", "exchanging", "sent per iteration",
             "neighbours", "peak memory"]  # fmt: skip
     return Table(f"Processes: {run.name}", "", head, rows)
+
+
+def communication_table(runs: list[RecordedRun]) -> Table:
+    """What devices have told each other, one run in a row."""
+    simulated = any(_latency(run) is not None for run in runs)
+    rows: list[list[Entry]] = []
+    for run in runs:
+        made = max(run.made, 1)
+        counts = [f"{run.total(name):,} ({run.total(name) / made:.3g})"
+                  for name in ("rounds", "all_reduces")]  # fmt: skip
+        sizes = [f"{size(run.total(name))} ({size(run.total(name) / made)})"
+                 for name in ("boundary_bytes", "summed_bytes")]  # fmt: skip
+        rows.append([run.name, counts[0], sizes[0], counts[1], sizes[1],
+                     *([_network(run)] if simulated else [])])  # fmt: skip
+    about = (
+        "In brackets per iteration. A round is an exchange of every device with its neighbours, "
+        "bytes are those of all devices, as if each were a process of its own; in a sum each "
+        "device is told the whole of it. Telling F takes one more sum for each entry of the "
+        "history."
+    )
+    head = ["run", "rounds", "bytes in rounds", "sums over all", "bytes in sums"]
+    if simulated:
+        head.append("a simulated network adds")
+        about += " A simulated network is computed from these counts."
+    return Table("", about, head, rows)
+
+
+def _latency(run: RecordedRun) -> float | None:
+    return run.options.get("simulate_latency")
+
+
+def _network(run: RecordedRun) -> str:
+    if _latency(run) is None:
+        return "–"
+    added = float(run.history["network_seconds"][1:].sum())
+    where = f"{_latency(run):g} ms, {run.options['simulate_bandwidth']:g} Gbit/s"
+    return f"{seconds(added)} ({where})"
 
 
 def errors_table(runs: list[RecordedRun]) -> Table:

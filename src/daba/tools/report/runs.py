@@ -22,6 +22,10 @@ COLUMNS = (
     "pcg_iterations", "lm_retries", "bytes_sent", "compute_seconds", "waiting_seconds",
     "exchange_seconds",
 )  # fmt: skip
+LATER = ("rounds", "all_reduces", "boundary_bytes", "summed_bytes", "network_seconds")
+"""Columns that older histories do not have; there they are 0. …"""
+SO_FAR = {"rounds so far": ("rounds",), "bytes so far": ("boundary_bytes", "summed_bytes")}
+"""… and what is added up from them."""
 
 
 class Process(NamedTuple):
@@ -79,6 +83,8 @@ class RecordedRun:
     """Columns of the iterations, by name."""
     reason: str
     linear_solver: str
+    chosen: str = ""
+    """Why the method is what it is, where nobody has asked for it."""
     processes: list[Process] = field(default_factory=list)
     overview: Overview | None = None
     """None if it was not recorded."""
@@ -192,6 +198,9 @@ def _run(data: Any) -> RecordedRun:
     if not rows:
         raise ValueError("it has no iterations")
     history = {name: np.array([_real(row[name]) for row in rows]) for name in COLUMNS}
+    history |= {name: np.array([_real(row.get(name, 0)) for row in rows]) for name in LATER}
+    for name, columns in SO_FAR.items():
+        history[name] = np.cumsum(sum(history[column] for column in columns))
     if not np.isfinite(history["iteration"]).all() or not np.isfinite(history["seconds"]).all():
         raise ValueError("an iteration has no number or no time")
     sizes = {name: int(p[name]) for name in ("cameras", "points", "observations")}
@@ -206,6 +215,7 @@ def _run(data: Any) -> RecordedRun:
         history=history,
         reason=str(result["reason"]),
         linear_solver=str(result["linear_solver"]),
+        chosen=str(result.get("chosen") or ""),
         processes=[_process(rank) for rank in data.get("ranks", [])],
         overview=overview,
         notes=[str(note) for note in result.get("notes") or []],

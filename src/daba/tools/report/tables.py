@@ -138,13 +138,3 @@ def seconds(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{1e3 * value:.3g} ms" if value < 1 else f"{value:.3g} s"
-
-
-def size(count: float | None) -> str:
-    """Bytes to three digits."""
-    if count is None:
-        return "–"
-    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= one:
-            return f"{count / one:.3g} {unit}"
-    return f"{count:.0f} B"
