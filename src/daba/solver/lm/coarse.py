@@ -187,8 +187,9 @@ class CoarseSpace:
 
     def _with_ghosts(self, Z: Any) -> Any:
         """What of a ghost is fixed, only its owner knows, and so its eigenmodes."""
-        own = Z[: self.shard.num_frames]
-        return self.network.frames(own.reshape(len(own), -1)).reshape(-1, *Z.shape[1:])
+        own, (B, modes) = Z[: self.shard.num_frames], Z.shape[1:]
+        rows = self.network.frames(own.reshape(len(own), B * modes))
+        return rows.reshape(len(rows), B, modes)
 
     def assemble(self, mu: float, z: Floats) -> None:
         """E = ZᵀSZ and Zᵀ rhs for damping μ. Needs nothing of ghosts, so that what points tell the
