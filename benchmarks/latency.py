@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -67,11 +68,11 @@ def main() -> None:
         points = np.zeros((len(shard.start.points), width))
         exchange.take_traffic()
         exchange.fill(cameras, points)
-        sent = float(comm.gather(np.array([[exchange.take_traffic().sent]])).max())
-        rounds.append((sent, median_time(comm, lambda p=points: exchange.fill(cameras, p))))
+        sent = float(comm.gather(np.array([[float(exchange.take_traffic().sent)]])).max())
+        rounds.append((sent, median_time(comm, partial(exchange.fill, cameras, points))))
         row = np.zeros((1, width))
         gathered = 8.0 * width * S
-        sums.append((gathered, median_time(comm, lambda r=row: comm.gather(r))))
+        sums.append((gathered, median_time(comm, partial(comm.gather, row))))
     if comm.rank > 0:
         return
     rows = [

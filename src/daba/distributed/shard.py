@@ -289,20 +289,22 @@ def boundary_of(shard: Shard, frame: Int32 | None = None) -> Boundary:
     """Of the devices of a shard. Images with the same `frame`, counted here, are told of as one."""
     if shard.extent.devices == 1:
         return Boundary(0, 0)
+    S, arrays, e = shard.extent.devices, shard.arrays, shard.extent
+    cameras = np.arange(shard.num_cameras) if frame is None else frame[: shard.num_cameras]
+    points = np.arange(shard.num_points)
+    camera_device = _device(e.camera_ptr, shard.first, shard.num_cameras, shard.ghost_cameras)
+    point_device = _device(e.point_ptr, shard.first, shard.num_points, shard.ghost_points)
+
+    def pairs(own: np.ndarray, variable: Any, device: np.ndarray, other: Any) -> int:
+        """Own variables, each with a device at the other end of an observation."""
+        seen = arrays.nonzero(variable < len(own))
+        told = arrays.take(arrays.put(own.astype(np.int64) * S), arrays.take(variable, seen))
+        to = arrays.take(arrays.put(device), arrays.take(other, seen))
+        return len(arrays.unique(told + to))
+
     camera, point = shard.inter.camera, shard.inter.point
-    S = np.int64(shard.extent.devices)
-    camera_device, point_device = (
-        _device(ptr, shard.first, own, ghosts)[index]
-        for ptr, own, ghosts, index in (
-            (shard.extent.camera_ptr, shard.num_cameras, shard.ghost_cameras, camera),
-            (shard.extent.point_ptr, shard.num_points, shard.ghost_points, point),
-        )
-    )
-    told = camera if frame is None else frame[camera]
-    mine, ours = camera < shard.num_cameras, point < shard.num_points
     return Boundary(
-        len(np.unique(told[mine] * S + point_device[mine])),
-        len(np.unique(point[ours] * S + camera_device[ours])),
+        pairs(cameras, camera, point_device, point), pairs(points, point, camera_device, camera)
     )
 
 

@@ -86,6 +86,9 @@ CASES = {
     "pixels, rigs": Case("rigs.npz", f"--check {HUBER} --gradient-tolerance 1e-99", most=3),
     "pixels, rigs, store": Case("rigs.daba", "--linear-solver pcg", output="daba", most=3),
     "lm, finishing": Case("scene.npz", "--method daba --finish lm", most=3, solves=2),
+    "lm, finishing, store": Case(
+        "scene.daba", "--method daba --finish lm", output="daba", most=3, solves=2
+    ),
 }
 COUNTS = {name: [r for r in RANKS if r <= case.most] for name, case in CASES.items()}
 
