@@ -22,8 +22,8 @@ class Choice(NamedTuple):
 
 def choose_method(options: Options, error: str, processes: int) -> Choice:
     """The method, for so many processes. It is lm wherever sums over all devices can be had: then
-    it needs fewer rounds of exchange than any other, and fewer bytes
-    (docs/how-to/which-method.md)."""
+    it is at the optimum in fewer rounds of exchange than any other (docs/how-to/which-method.md).
+    """
     if options.method == "lm":
         return Choice("lm", "")
     if options.devices == 1:

@@ -8,6 +8,7 @@ many iterations for such motions, each of which would have to spread from neighb
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -242,22 +243,27 @@ class CoarseSpace:
 
     def _add_up(self, rows: Floats) -> Any:
         """E from the pairs of all devices: dense, or sparse where it is large."""
-        n, found = self.width, []
+        entries = self._entries_of_devices(rows)
+        if self.size <= DENSE:
+            E = np.zeros((self.size, self.size))
+            for i, j, value in entries:  # never all of them at once
+                np.add.at(E, (i, j), value)
+            return E
+        from scipy.sparse import coo_array
+
+        i, j, value = (np.concatenate(part) for part in zip(*entries, strict=True))
+        return coo_array((value, (i, j)), shape=(self.size, self.size)).tocsc()
+
+    def _entries_of_devices(self, rows: Floats) -> Iterator[tuple[np.ndarray, np.ndarray, Floats]]:
+        """Row, column and value of what each device adds to E, in their order."""
+        n = self.width
         for pairs, row in zip(self.all_pairs, rows, strict=True):
             count = int((pairs[0] >= 0).sum())
             values = row[: count * n * n].reshape(count, n, n)
             a, b = self.columns[pairs[0, :count]], self.columns[pairs[1, :count]]
             apart = pairs[0, :count] != pairs[1, :count]
-            found.append(_entries(a, b, values))
-            found.append(_entries(b[apart], a[apart], values[apart].transpose(0, 2, 1)))
-        i, j, value = (np.concatenate(part) for part in zip(*found, strict=True))
-        if self.size <= DENSE:
-            E = np.zeros((self.size, self.size))
-            np.add.at(E, (i, j), value)
-            return E
-        from scipy.sparse import coo_array
-
-        return coo_array((value, (i, j)), shape=(self.size, self.size)).tocsc()
+            yield _entries(a, b, values)
+            yield _entries(b[apart], a[apart], values[apart].transpose(0, 2, 1))
 
     def _add_damping(self, values: Floats) -> None:
         """Add to the diagonal of what is shared."""

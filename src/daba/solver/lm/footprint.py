@@ -24,8 +24,9 @@ POINT = 8 * (4 * 3 + 2 * 6 + 2 * 3 + 1 + 2 * 3 + 6)
 """Bytes: four estimates, V and its inverse, gradient and z, bound, two steps, six indices."""
 ESTIMATES = 4
 """Of frames that are held at once."""
-GATHERED = 8 + 2 * 24
-"""Bytes that each number of E takes while all of it is gathered and added up."""
+ENTRY = 2 * 24
+"""Bytes that each number of a pair takes while it is added to E: two indices and its value, and the
+same for its mirror image."""
 
 
 class LmBytes(NamedTuple):
@@ -137,8 +138,9 @@ def _coarse(solver: LevenbergMarquardt, space: CoarseSpace, frames: np.ndarray) 
     width = space.width
     entries = np.diff(space.blocks.ptr[solver.shard.devices.point_ptr])
     pairs = np.diff(space.pair_begin)
-    whole = solver.parts.devices * space.everywhere * width**2 * GATHERED
-    whole += 4 * NUMBER * space.size**2 if space.size <= DENSE else 0
+    dense, each = space.size <= DENSE, space.everywhere * width**2
+    whole = each * (solver.parts.devices * NUMBER + ENTRY * (1 if dense else solver.parts.devices))
+    whole += 4 * NUMBER * space.size**2 if dense else 0
     return np.asarray(
         entries * (3 * NUMBER * width + 2 * 4)
         + frames * NUMBER * solver.parts.kind.block * space.modes * 2

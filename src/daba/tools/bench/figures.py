@@ -138,9 +138,11 @@ def convergence(results: Results, kind: Kind, over: Spent) -> Any:
 def _over(axes: Any, over: Spent) -> None:
     """The axis along which runs go, from nothing on."""
     if over == "bytes":
-        first = min((line.get_xdata()[1] for line in axes.lines if len(line.get_xdata()) > 2),
-                    default=1.0)  # fmt: skip
-        axes.set_xscale("symlog", linthresh=first, linscale=0.4)
+        told = [line.get_xdata() for line in axes.lines if len(line.get_xdata()) > 2]
+        first = math.ceil(math.log10(min((x[1] for x in told), default=1.0)))
+        last = math.floor(math.log10(max((x[-1] for x in told), default=10.0)))
+        axes.set_xscale("symlog", linthresh=10.0**first, linscale=0.4)
+        axes.set_xticks([0, *(10.0**n for n in range(first, last + 1))])
         axes.xaxis.set_major_formatter(lambda value, _: size(value) if value else "0")
         axes.minorticks_off()
     else:
