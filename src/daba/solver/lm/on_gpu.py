@@ -207,8 +207,7 @@ class GpuEigenmodes(Eigenmodes):
 
 def launch_linear(solver: LevenbergMarquardt) -> None:
     """Launch the kernels of clusters and of the coarse space: for compilation, not to be run."""
-    ops, parts, network = solver.ops, solver.parts, solver.network
-    counted = network.rounds, network.sums
+    ops, parts = solver.ops, solver.parts
     ops.factor()
     space = getattr(solver.reduced, "space", None)
     if space is not None:
@@ -222,7 +221,6 @@ def launch_linear(solver: LevenbergMarquardt) -> None:
         ops.gap(runs, each, ops.gap_matrices(runs), modes)
     elif space is not None:
         ops.shared_columns(space.blocks, space.Y)
-    network.rounds, network.sums = counted
 
 
 _rehearsed: set[Any] = set()
