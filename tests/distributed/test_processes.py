@@ -21,7 +21,7 @@ from daba.distributed.shard import Shard, join, make_shard
 from daba.io.store.store import Store
 from daba.io.store.writing import save
 from daba.partition.ordering import lay_out
-from daba.runtime.signals import REASONS, Interrupt
+from daba.runtime.observers import REASONS, Interrupt
 from helpers import random_partition, random_problem
 
 # Dealing

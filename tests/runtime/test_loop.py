@@ -17,8 +17,7 @@ from daba.core.options import Options
 from daba.distributed.comm.base import Communicator
 from daba.distributed.shard import State
 from daba.runtime.loop import Loop, LoopProgress, Outcome
-from daba.runtime.observers import Observer, Observers
-from daba.runtime.signals import Interrupt
+from daba.runtime.observers import Interrupt, Observer, Observers
 from daba.solver.interface import Counts, DeviceObjective, Solver
 from helpers import random_problem, shard_of
 

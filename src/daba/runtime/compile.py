@@ -116,7 +116,7 @@ def compile_gpu_kernels(problem: Problem) -> None:
 def jobs_for(options: Options, constrained: bool) -> list[Job]:
     """What Algorithm 1 and the consensus methods will run but for the linear solver, which is
     chosen later; the longest first: that is how they are shared out best."""
-    from daba.backends.cpu.kernels import cholesky, moments, objective, refine, schur, state
+    from daba.backends.cpu.kernels import objective, refine, schur, state
     from daba.backends.cpu.kernels.binding import job
 
     daba = options.accelerated
@@ -128,6 +128,8 @@ def jobs_for(options: Options, constrained: bool) -> list[Job]:
     if rounds or options.method == "admm":
         used += [refine.refine_points]
     if not consensus:
+        from daba.backends.cpu.kernels import moments
+
         used += [moments.evaluate, moments.build_cameras, moments.add_to_cameras]
         used += [moments.build_points, moments.measure, moments.add_to_points]
     used += [objective.objective, schur.back_substitute, state.retract, state.choose]
@@ -139,7 +141,7 @@ def jobs_for(options: Options, constrained: bool) -> list[Job]:
         used += [state.square_distance, state.extrapolate_cameras, state.extrapolate_points]
         used += [state.reset_momentum] if options.resets else []
     if options.linear_solver != "pcg":  # what the choice of a linear solver looks at
-        used += [cholesky.count_pairs, cholesky.mark_pairs]
+        used += [schur.count_pairs, schur.mark_pairs]
     jobs = [job(kernel) for kernel in used]
     return jobs + (_under_constraints(options) if constrained else [])
 

@@ -15,9 +15,8 @@ import numpy as np
 from daba.core.errors import DabaError
 from daba.core.options import Options
 from daba.core.types import Floats
-from daba.runtime.observers import Observers
+from daba.runtime.observers import REASONS, Interrupt, Observers
 from daba.runtime.result import Iteration, RankReport
-from daba.runtime.signals import REASONS, Interrupt
 from daba.solver.interface import Counts, Solver
 
 if TYPE_CHECKING:

@@ -196,7 +196,7 @@ class Result:
     @cached_property
     def worse(self) -> str:
         """How the result is clearly worse than the start in pixels, in words; empty if not."""
-        from daba.runtime.judgement import verdict
+        from daba.runtime.solve import verdict
 
         return verdict(self)
 

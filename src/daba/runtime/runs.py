@@ -20,9 +20,8 @@ from daba.core.options import Options
 from daba.partition.partition import Partition
 from daba.problem.problem import Problem
 from daba.runtime.loop import BY_USER, Loop
-from daba.runtime.observers import Observers
+from daba.runtime.observers import Interrupt, Observers
 from daba.runtime.result import Iteration, RankReport, Result
-from daba.runtime.signals import Interrupt
 
 if TYPE_CHECKING:
     from daba.distributed.comm.base import Communicator

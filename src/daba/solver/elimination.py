@@ -122,7 +122,7 @@ def make_plan(obs: Observations, devices: Devices, largest: int) -> tuple[Plan, 
 
     `largest` is the number of cameras of the largest device, here or elsewhere.
     """
-    from daba.backends.cpu.kernels.cholesky import count_pairs, mark_pairs
+    from daba.backends.cpu.kernels.schur import count_pairs, mark_pairs
 
     C = int(devices.camera_ptr[-1])
     adjacent = np.zeros((C, C), dtype=bool)

@@ -18,7 +18,7 @@ import daba
 from daba.io import folders
 from daba.io.store import writing
 from daba.io.store.store import Store
-from daba.runtime.signals import Interrupt, Terminated, unwinding
+from daba.runtime.observers import Interrupt, Terminated, unwinding
 
 LONG = 60.0
 """Seconds after which something has gone wrong."""

@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 
 from daba.backends.cpu.compiler import Job
-from daba.backends.cpu.kernels import moments, schur
 from daba.backends.cpu.kernels import objective as passes
+from daba.backends.cpu.kernels import schur
 from daba.core.losses import Loss
 from daba.core.types import Bools, Floats, Moments, Reduced, State, System
 from daba.distributed.shard import Shard
@@ -23,6 +23,9 @@ class Surrogate:
     ) -> None:
         """`records` is room for what is measured at a base; two surrogates may share it, unless
         one of them is asked for its gap."""
+        from daba.backends.cpu.kernels import moments  # devices without neighbours need none
+
+        self.kernels = moments
         C, P = shard.num_cameras, shard.num_points
         self.shard, self.loss, self.split, self.xi = shard, loss.parameters, split, xi
         self.moments = Moments(
@@ -48,12 +51,12 @@ class Surrogate:
         """
         devices, obs, m, theta = self.shard.devices, self.shard.inter, self.moments, self.split
         last = self.base if gap and self.base else base
-        moments.measure(obs, base, last, gap, self.loss, theta, self.records)
-        by_point = moments.build_points(
+        self.kernels.measure(obs, base, last, gap, self.loss, theta, self.records)
+        by_point = self.kernels.build_points(
             obs, base.points, devices.point_tasks, theta, self.records,
             base=m.points, all_A=m.A, all_b=m.b, all_c=m.c_l,
         )  # fmt: skip
-        by_camera = moments.build_cameras(
+        by_camera = self.kernels.build_cameras(
             obs, base.cameras, devices.camera_tasks, theta, self.records,
             base=m.cameras, all_M=m.M, all_G=m.G, all_c=m.c,
         )  # fmt: skip
@@ -67,7 +70,7 @@ class Surrogate:
         if x is self.base:
             return self.at_base
         devices = self.shard.devices
-        return moments.evaluate(
+        return self.kernels.evaluate(
             self.moments,
             x,
             self.shard.inter,
@@ -80,10 +83,12 @@ class Surrogate:
     def add_to(self, system: System, x: State) -> None:
         """Add gradient and Gauss–Newton matrix at x."""
         devices, obs, m = self.shard.devices, self.shard.inter, self.moments
-        moments.add_to_cameras(
+        self.kernels.add_to_cameras(
             m, x.cameras, obs, devices.camera_tasks, self.xi, all_U=system.U, all_g=system.g_c
         )
-        moments.add_to_points(m, x.points, devices.point_tasks, self.xi, V=system.V, g_l=system.g_l)
+        self.kernels.add_to_points(
+            m, x.points, devices.point_tasks, self.xi, V=system.V, g_l=system.g_l
+        )
 
 
 class NoSurrogate(Surrogate):

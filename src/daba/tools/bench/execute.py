@@ -75,7 +75,7 @@ class Bench:
         """Solve with no tolerance, so that every method makes all its iterations; the partition is
         made and kernels are compiled before the clock starts."""
         from daba.core.losses import make_loss
-        from daba.runtime.signals import REASONS
+        from daba.runtime.observers import REASONS
         from daba.runtime.solve import solve
 
         partition = None if case.devices == 1 else self.partition(case)

@@ -19,7 +19,7 @@ from importlib import import_module
 from daba.core.errors import DabaError, DabaWarning
 from daba.core.text import printable
 from daba.distributed.comm.launcher import abort_others, launched_rank
-from daba.runtime.signals import Terminated, unwinding
+from daba.runtime.observers import Terminated, unwinding
 
 PATIENCE = 2.0
 """Seconds for which another rank leaves it to rank 0 to tell of an error they share."""

@@ -15,7 +15,7 @@ from daba.core.options import Options
 from daba.io.constraint_options import ConstraintOptions, constrain
 from daba.io.store.store import Store
 from daba.runtime.checkpoint import Checkpoints
-from daba.runtime.signals import REASONS, Interrupt
+from daba.runtime.observers import REASONS, Interrupt
 from daba.tools.cli.arguments import Flag, Intrinsics, Kind, Overwrite, Quiet, Rigs, flags_of, parse
 from daba.tools.cli.console import make_console, pairs_table
 from daba.tools.cli.outputs import check_outputs, check_shared, write_outputs

@@ -22,30 +22,7 @@ from daba.backends.cpu.kernels.block import (
     unpack,
 )
 from daba.backends.cpu.kernels.schur import core, eliminate
-from daba.core.types import Blocks, Bools, Int32, Int64, Mask, Matrix, Observations, Plan, Reduced
-
-
-@kernel
-def mark_pairs(obs: Observations, adjacent: Mask):
-    """adjacent[i, k] = True where cameras i and k (within a device) see a common point."""
-    for i in prange(len(adjacent)):
-        for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
-            j = obs.point[obs.camera_obs[n]]
-            for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
-                adjacent[i, obs.camera[k]] = True
-
-
-@kernel
-def count_pairs(obs: Observations, place: Int32, pairs: Int64):
-    """pairs[i] = blocks that camera i's rows of the lower triangle of S are summed from."""
-    for i in prange(len(pairs)):
-        total = 0
-        for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
-            j = obs.point[obs.camera_obs[n]]
-            for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
-                if place[obs.camera[k]] <= place[i]:
-                    total += 1
-        pairs[i] = total
+from daba.core.types import Blocks, Bools, Int32, Mask, Matrix, Observations, Plan, Reduced
 
 
 @kernel

@@ -16,7 +16,9 @@ from daba.core.types import (
     Blocks,
     Bools,
     Floats,
+    Int32,
     Int64,
+    Mask,
     Matrix,
     Observations,
     Reduced,
@@ -275,3 +277,29 @@ def back_substitute(
     for t in range(len(tasks_c.device)):
         out[tasks_c.device[t]] += partial_c[t]
     return out
+
+
+# What S would be summed from
+
+
+@kernel
+def mark_pairs(obs: Observations, adjacent: Mask):
+    """adjacent[i, k] = True where cameras i and k (within a device) see a common point."""
+    for i in prange(len(adjacent)):
+        for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
+            j = obs.point[obs.camera_obs[n]]
+            for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
+                adjacent[i, obs.camera[k]] = True
+
+
+@kernel
+def count_pairs(obs: Observations, place: Int32, pairs: Int64):
+    """pairs[i] = blocks that camera i's rows of the lower triangle of S are summed from."""
+    for i in prange(len(pairs)):
+        total = 0
+        for n in range(obs.camera_ptr[i], obs.camera_ptr[i + 1]):
+            j = obs.point[obs.camera_obs[n]]
+            for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
+                if place[obs.camera[k]] <= place[i]:
+                    total += 1
+        pairs[i] = total
