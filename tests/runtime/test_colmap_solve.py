@@ -165,12 +165,15 @@ def test_points_behind_are_corrected(tmp_path: Path) -> None:
     assert "points behind images" in result.summary()
 
 
-@pytest.mark.parametrize("method", ["daba", "lm"])
-def test_a_store_of_a_model_gives_what_the_model_does(method: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("method", "error"), [("daba", "ray"), ("lm", "ray"), ("lm", "pixel")])
+def test_a_store_of_a_model_gives_what_the_model_does(
+    method: Any, error: Any, tmp_path: Path
+) -> None:
+    """Points that are behind cameras at the start, too."""
     problem = daba.load(written(synthetic("SIMPLE_RADIAL", noise=0.5), tmp_path / "start"))
     problem = mirrored(problem, range(0, 40, 9))
     writing.save(problem, tmp_path / "start.daba", 2)
-    options = daba.Options(method=method, devices=2, iterations=20, error="ray")  # type: ignore[arg-type]
+    options = daba.Options(method=method, devices=2, iterations=20, error=error)
     left = daba.solve(problem, options)
     right = daba.solve(Store(tmp_path / "start.daba"), options)
     assert left.corrected == right.corrected > 0

@@ -25,6 +25,23 @@ def start_in_front(shard: Shard, x: State, comm: Communicator) -> tuple[Shard, i
     return replace(shard, start=State(x.cameras, points)), int(count[0])
 
 
+def some_hidden(shard: Shard, comm: Communicator) -> bool:
+    """Whether there are points, of any process, that a camera does not see, in pixels."""
+    from daba.problem.image_rows import images_alone, poses
+    from daba.problem.optics import observe
+
+    x = shard.state()
+    comm.exchange(shard).update(x, "both")
+    camera, point, pixels, _ = _seen(shard)
+    optics = images_alone(x.cameras, pixels)
+    if optics.bundler:
+        return False
+    part = Problem.from_optics(
+        optics, poses(x.cameras), x.points, camera_index=camera, point_index=point
+    )
+    return bool(comm.any(not observe(part)[1].all()))
+
+
 def joined(shard: Shard, by_device: dict[int, State]) -> State:
     """The reverse of `Shard.by_device`; ghosts are not known yet."""
     x, devices = shard.state(), sorted(by_device)
@@ -33,13 +50,18 @@ def joined(shard: Shard, by_device: dict[int, State]) -> State:
     return x
 
 
-def _part(shard: Shard, x: State) -> Problem:
-    """The points owned here and all that is seen of them."""
+def _seen(shard: Shard) -> tuple[np.ndarray, ...]:
+    """Camera, point, u and weight of all that is seen of the points owned here."""
     parts, shard = [], shard.on_host()
     for obs in (shard.intra, shard.inter):
         own = slice(0, int(obs.point_ptr[-1]))  # those of own points come first
         parts.append((obs.camera[own], obs.point[own], obs.u[own], obs.weight[own]))
-    camera, point, u, weights = map(np.concatenate, zip(*parts, strict=True))
+    return tuple(map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _part(shard: Shard, x: State) -> Problem:
+    """The points owned here and all that is seen of them."""
+    camera, point, u, weights = _seen(shard)
     fixed = None if shard.constraints is None else shard.constraints.free_points
     return Problem(
         cameras=x.cameras,

@@ -106,21 +106,18 @@ def _corrects_cheirality(problem: Problem | Store | None, options: Options) -> b
     if problem is None or options.most_iterations == 0:
         return False
     chosen = options.points_in_front
-    if options.error == "pixel":
-        if chosen and not isinstance(problem, Problem):
-            raise DabaError("points_in_front of a store is for --error ray")
+    if options.error == "pixel":  # of a store `parts_in_front` sees to it
+        if not isinstance(problem, Problem):
+            return False
         return _some_hidden(problem) if chosen is None else chosen
     return "colmap" in problem.info if chosen is None else chosen
 
 
-def _some_hidden(problem: Problem | Store) -> bool:
-    """Whether cameras do not see some of their points; of a store nobody knows before its parts are
-    put together, and what is hidden has no weight there."""
+def _some_hidden(problem: Problem) -> bool:
+    """Whether cameras do not see some of their points."""
     from daba.problem.optics import observe
 
-    if not isinstance(problem, Problem) or problem.optics.bundler:
-        return False
-    return not bool(observe(problem)[1].all())
+    return not problem.optics.bundler and not bool(observe(problem)[1].all())
 
 
 def _count(moved: np.ndarray | None) -> int:
@@ -184,10 +181,13 @@ class Runs:
             if corrects and not comm.broadcast(setup.orders is not None):
                 result = self.in_parts_with_points_in_front(setup, checkpoints)
                 return replace(result, chosen=why)
-            result = replace(self.run(setup, checkpoints), corrected=_count(moved))
+            corrected = _count(moved)
+            if not whole and options.error == "pixel":
+                setup, corrected = self.parts_in_front(setup)
+            result = replace(self.run(setup, checkpoints), corrected=corrected)
             for stage in stages[1:]:
                 result = self.finished(result, stage, free)
-            if corrects:
+            if corrects and options.error == "ray":  # in pixels no step leads behind a camera
                 result = self.with_points_in_front(result)
             if options.most_iterations and result.hidden:
                 result = self.with_what_is_seen(self.last, result)
@@ -274,6 +274,24 @@ class Runs:
             corrected += moved
             result = self.run(replace(setup, shard=shard))
         return replace(result, corrected=corrected)
+
+    def parts_in_front(self, setup: Setup) -> tuple[Setup, int]:
+        """A store in pixels, with points that cameras do not see brought in front of them by its
+        rays, as `bring_to_front` does of a whole problem; and how many."""
+        from daba.distributed.cheirality import some_hidden, start_in_front
+        from daba.distributed.shard import State
+
+        options, store = setup.options, cast("Store", setup.source)
+        chosen, known = options.points_in_front, store.manifest.optics
+        solved = known is not None and known.solved  # its rays are those from before that
+        if chosen is False or solved or options.most_iterations == 0:
+            return setup, 0
+        if not chosen and not some_hidden(setup.shard, self.comm):
+            return setup, 0
+        rays = self.set_up(store, replace(options, error="ray")).shard
+        found, moved = start_in_front(rays, rays.state(), self.comm)
+        start = State(setup.shard.start.cameras, found.start.points)
+        return replace(setup, shard=replace(setup.shard, start=start)), moved
 
     def without_outliers(self, result: Result, pixels: float) -> Result:
         from daba.problem.outliers import filter_outliers
