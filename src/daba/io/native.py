@@ -19,9 +19,10 @@ from daba.io.files import PathLike, open_input, open_output
 from daba.io.info import check_colmap, checked_info, split_info
 from daba.io.source import CHUNK, Source
 from daba.partition.ordering import Records
+from daba.problem.checks import CAMERA_RECORD
 from daba.problem.constraints import ARRAYS, Constraints, from_arrays
 from daba.problem.optics import TABLES, Optics
-from daba.problem.problem import CAMERA_RECORD, Problem
+from daba.problem.problem import Problem
 
 FORMAT = "daba problem"
 VERSION = 3

@@ -9,7 +9,8 @@ import numpy as np
 
 from daba.partition.memory_model import Holding
 from daba.partition.partition import Partition
-from daba.problem.problem import CAMERA_RECORD, Ints, Problem
+from daba.problem.checks import CAMERA_RECORD
+from daba.problem.problem import Ints, Problem
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,23 @@ to the same rules."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daba.core.errors import DabaError
 
+if TYPE_CHECKING:
+    from daba.problem.problem import Problem
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
+CAMERA_RECORD = 15
+"""Numbers in one camera record: 9 of R, 3 of t, 3 of d."""
+PIECE = 1 << 20
+"""Observations checked at once: a large problem must not double in memory."""
 LARGEST = 1e50
 """Numbers beyond this are no measurements, and their sixth powers are infinite."""
 ORTHOGONALITY = 1e-6
@@ -105,3 +114,35 @@ def check_observations(
             f"observation {start + k}: point {point[k]} lies on the centre of "
             f"camera {camera[k]}, so its viewing direction is undefined"
         )
+
+
+def check_problem(problem: Problem, observations: bool) -> None:
+    """Raise `DabaError` for the first camera, point or, if they are looked at, observation of a
+    whole problem that no solver could handle."""
+    C, P, K = problem.num_cameras, problem.num_points, problem.num_observations
+    if C == 0 or P == 0 or K == 0:
+        raise DabaError(f"empty problem: {C} cameras, {P} points, {K} observations")
+    _check_shapes(problem, poses=(C, 12), points=(P, 3), camera_index=(K,), point_index=(K,))
+    if problem.has_rays:
+        _check_shapes(problem, cameras=(C, CAMERA_RECORD), u=(K, 2), weights=(K,), focal=(C,))
+        check_variables(problem.cameras, problem.points, problem.focal)
+        for start in range(0, K if observations else 0, PIECE):
+            k = slice(start, start + PIECE)
+            ends = problem.camera_index[k], problem.point_index[k]
+            seen = problem.u[k], problem.weights[k]
+            check_observations(problem.cameras, problem.points, *ends, *seen, start)
+    else:
+        check_finite("camera", problem.poses)
+        check_finite("point", problem.points)
+        check_rotations(problem.poses)
+        checked_indices(problem.camera_index, "camera_index", C)
+        checked_indices(problem.point_index, "point_index", P)
+    if problem.given_optics is not None:
+        problem.given_optics.validated(C, K)
+
+
+def _check_shapes(problem: Problem, **shapes: tuple[int, ...]) -> None:
+    for what, shape in shapes.items():
+        found = getattr(problem, what).shape
+        if found != shape:
+            raise DabaError(f"{what} must have shape {shape}, not {found}")

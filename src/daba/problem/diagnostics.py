@@ -9,7 +9,13 @@ import numpy as np
 
 from daba.problem.constraints import describe
 from daba.problem.images import Images
-from daba.problem.intrinsics import PixelError, pixel_errors, points_behind, summarize_errors
+from daba.problem.intrinsics import (
+    PixelError,
+    pixel_error,
+    pixel_errors,
+    points_behind,
+    summarize_errors,
+)
 from daba.problem.problem import Ints, Problem
 
 _TRACKS = (0, 1, 2, 3, 5, 10, 20)  # last count of each bin of a histogram
@@ -232,3 +238,21 @@ def _parts(sizes: np.ndarray, noun: str) -> str:
 
 def _first(shown: list[str], count: int) -> str:
     return ", ".join(shown) + (", …" if count > len(shown) else "")
+
+
+SHOWN_AT_ONCE = 2_000_000
+"""Observations up to which a notebook is told the pixel error, which takes about a second there."""
+
+
+def html(problem: Problem) -> str:
+    """What a notebook shows of a problem."""
+    from daba.core.text import html_table
+
+    noun = Images.of(problem.info, problem.num_cameras).noun
+    rows = [("problem", problem.in_words())]
+    if problem.num_observations <= SHOWN_AT_ONCE:
+        error = pixel_error(problem)
+        px = f"rms {error.rms:.4g} px, mean {error.mean:.4g}, median {error.median:.4g}"
+        rows.append(("pixel error", px))
+    rows += [("constraints", note) for note in describe(problem.constraints, noun)]
+    return html_table(rows)

@@ -20,14 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daba.core.errors import DabaError
-from daba.problem.checks import (
-    check_finite,
-    check_observations,
-    check_positive,
-    check_rotations,
-    check_variables,
-    checked_indices,
-)
+from daba.problem.checks import check_positive, check_problem, checked_indices
 
 if TYPE_CHECKING:
     from daba.core.losses import Loss
@@ -39,10 +32,6 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 
-SHOWN_AT_ONCE = 2_000_000
-"""Observations up to which a notebook is told the pixel error, which takes about a second there."""
-CAMERA_RECORD = 15
-"""Numbers in one camera record: 9 of R, 3 of t, 3 of d."""
 RAY_SIDE = ("cameras", "u", "weights", "focal")
 """What follows from the optics of a problem that was read or solved in pixels."""
 _CONSTRAINTS = ("shared", "free_cameras", "free_points", "priors")
@@ -396,9 +385,10 @@ class Problem:
         return 0.0 if self.priors is None else self.priors.objective(self.cameras, self.points)
 
     def __repr__(self) -> str:
-        return f"<Problem {self._in_words()}>"
+        return f"<Problem {self.in_words()}>"
 
-    def _in_words(self) -> str:
+    def in_words(self) -> str:
+        """Its name and sizes."""
         from daba.core.text import printable
         from daba.problem.images import Images
 
@@ -408,66 +398,21 @@ class Problem:
 
     def _repr_html_(self) -> str:
         """What a notebook shows of it."""
-        from daba.core.text import html_table
-        from daba.problem.constraints import describe
-        from daba.problem.images import Images
-        from daba.problem.intrinsics import pixel_error
+        from daba.problem.diagnostics import html
 
-        noun = Images.of(self.info, self.num_cameras).noun
-        rows = [("problem", self._in_words())]
-        if self.num_observations <= SHOWN_AT_ONCE:
-            error = pixel_error(self)
-            px = f"rms {error.rms:.4g} px, mean {error.mean:.4g}, median {error.median:.4g}"
-            rows.append(("pixel error", px))
-        rows += [("constraints", note) for note in describe(self.constraints, noun)]
-        return html_table(rows)
+        return html(self)
 
     def validated(self, observations: bool = True) -> Problem:
         """Return self, or raise `DabaError` naming the first camera, point or observation
         that no solver could handle; `observations`: whether these are looked at, too."""
-        C, P, K = self.num_cameras, self.num_points, self.num_observations
-        if C == 0 or P == 0 or K == 0:
-            raise DabaError(f"empty problem: {C} cameras, {P} points, {K} observations")
-        shapes: dict[str, tuple[int, ...]] = {
-            "poses": (C, 12),
-            "points": (P, 3),
-            "camera_index": (K,),
-            "point_index": (K,),
-        }
-        for what, shape in shapes.items():
-            if getattr(self, what).shape != shape:
-                raise DabaError(f"{what} must have shape {shape}, not {getattr(self, what).shape}")
-        if self.has_rays:
-            self._check_rays(observations)
-        else:
-            check_finite("camera", self.poses)
-            check_finite("point", self.points)
-            check_rotations(self.poses)
-            checked_indices(self.camera_index, "camera_index", C)
-            checked_indices(self.point_index, "point_index", P)
-        if self.given_optics is not None:
-            self.given_optics.validated(C, K)
+        check_problem(self, observations)
         if (given := self._given_constraints()) is not None:
             from daba.problem.constraints import validate, validate_groups
 
-            validate(given, C, P)
+            validate(given, self.num_cameras, self.num_points)
             if self.has_rays:
                 validate_groups(given, self.cameras, self.focal)
         return self
-
-    def _check_rays(self, observations: bool) -> None:
-        C, K = self.num_cameras, self.num_observations
-        shapes = {"cameras": (C, CAMERA_RECORD), "u": (K, 2), "weights": (K,), "focal": (C,)}
-        for what, shape in shapes.items():
-            if getattr(self, what).shape != shape:
-                raise DabaError(f"{what} must have shape {shape}, not {getattr(self, what).shape}")
-        check_variables(self.cameras, self.points, self.focal)
-        for start in range(
-            0, K if observations else 0, 1 << 20
-        ):  # in pieces: a large problem must not double in memory
-            k = slice(start, start + (1 << 20))
-            ends = self.camera_index[k], self.point_index[k]
-            check_observations(self.cameras, self.points, *ends, self.u[k], self.weights[k], start)
 
 
 def pixel_weights(u: Floats, focal: Floats) -> Floats:

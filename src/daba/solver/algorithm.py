@@ -17,7 +17,7 @@ from daba.core.options import Options
 from daba.core.types import Floats, State
 from daba.distributed.comm.base import Blocks, Communicator, Exchange
 from daba.distributed.shard import Shard, boundary_of
-from daba.problem.problem import CAMERA_RECORD
+from daba.problem.checks import CAMERA_RECORD
 from daba.solver.interface import Counts, DeviceObjective
 from daba.solver.state import Before, Checkpointed, check
 from daba.solver.trust_region import TrustRegion, counts_of, first_limit

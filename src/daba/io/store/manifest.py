@@ -17,7 +17,7 @@ from daba.io.files import reason
 from daba.io.folders import FORMAT, MANIFEST
 from daba.io.store.arrays import Entry
 from daba.partition.ordering import number_type
-from daba.problem.problem import CAMERA_RECORD
+from daba.problem.checks import CAMERA_RECORD
 
 VERSION = 3
 """2 has constraints, and 3 cameras as their file describes them; a store without them is written as

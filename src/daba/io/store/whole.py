@@ -10,9 +10,10 @@ import numpy as np
 from daba.core.errors import DabaError
 from daba.io.info import check_colmap
 from daba.partition.ordering import inverse
+from daba.problem.checks import CAMERA_RECORD
 from daba.problem.constraints import Constraints, concatenate
 from daba.problem.optics import Optics
-from daba.problem.problem import CAMERA_RECORD, Ints, Problem
+from daba.problem.problem import Ints, Problem
 from daba.problem.rays import free_coefficients
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from daba.partition.memory_model import CAMERA_SURROGATES, POINT_SURROGATES, PRO
 from daba.partition.ordering import lay_out
 from daba.partition.partition import Partition
 from daba.partition.statistics import statistics
-from daba.problem.problem import CAMERA_RECORD, Problem
+from daba.problem.checks import CAMERA_RECORD
+from daba.problem.problem import Problem
 from daba.runtime.prediction import predict_lm
 from daba.solver.consensus.admm import RENEWED
 from daba.solver.consensus.copies import CAMERA_NUMBERS, Block
