@@ -101,7 +101,7 @@ def make_setup(
     else:
         setup = _from_store(source, options, comm, arrays)  # type: ignore[arg-type]
     if checksums:
-        found = comm.gather(np.array(_checksums(setup.shard))[:, None])
+        found = comm.gather(np.array(_checksums(setup.shard), np.float64)[:, None])
         setup.fingerprint["checksums"] = [int(value) for value in found[:, 0]]
     return setup
 

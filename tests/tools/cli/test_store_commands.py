@@ -23,12 +23,16 @@ def scene(tmp_path: Path) -> Path:
 
 
 def test_partition_writes_a_store_and_shows_the_same_table(scene: Path, capsys: Capsys) -> None:
+    """And without a store, what lm needs besides."""
     out = scene.parent / "a.daba"
-    shown = run(capsys, "partition", scene, "--devices", "3")
+    shown = run(capsys, "partition", scene, "--devices", "3", "--json")
     written = run(capsys, "partition", scene, "--devices", "3", "--output", out)
-    again = run(capsys, "partition", out)
-    assert (shown.code, written.code, again.code) == (0, 0, 0)
-    assert shown.out == written.out == again.out
+    again, told = run(capsys, "partition", out), run(capsys, "partition", out, "--json")
+    assert (shown.code, written.code, again.code, told.code) == (0, 0, 0, 0)
+    assert written.out == again.out
+    expected = json.loads(shown.out)
+    assert len(expected.pop("lm")["memory"]) == 3
+    assert json.loads(told.out) == expected
     assert Store(out).devices == 3
     assert_same(PROBLEM, daba.io.load(out))
 
