@@ -14,8 +14,6 @@ class Speed(NamedTuple):
     """In factoring it."""
     observation: float
     """All of conjugate gradients with clusters instead, the coarse space included, …"""
-    crowded: float
-    """… the same where frames are clusters, …"""
     least: float
     """… and at least."""
     most_frames: int
@@ -26,15 +24,12 @@ class Speed(NamedTuple):
     """… where there would be more than so many."""
 
 
-CPU = Speed(
-    24e-9, 2e-11, 2e-6, 2.1e-7, 1e-3, most_frames=6000, cluster=15.0, most_clusters=float("inf")
-)
+CPU = Speed(24e-9, 2e-11, 2e-6, 1e-3, most_frames=6000, cluster=15.0, most_clusters=float("inf"))
 """Of one thread of a current CPU; conjugate gradients as a chain of frames has them, with
 eigenmodes: cup-362 takes 0.9 s directly, and 1.9 s with them. The plan alone is quadratic in
 frames. Clusters of 10 and 20 frames are as good on notredame-150 and city-1000, 40 is slower on the
-second. Twenty iterations of notredame-150, where nearly all frames see common points, take 6.5 s
-directly, 4.8 s with clusters of 15 frames and 3.0 s with one for each frame."""
-GPU = Speed(3.5e-10, 6e-14, 5e-9, 5e-9, 15e-3, most_frames=2500, cluster=15.0, most_clusters=400.0)
+second."""
+GPU = Speed(3.5e-10, 6e-14, 5e-9, 15e-3, most_frames=2500, cluster=15.0, most_clusters=400.0)
 """Of an H200: notredame-692, 16 million pairs and 6,228 rows, is formed in 5.6 ms and factored in
 4.5; conjugate gradients take 16 ms for it, 14 to 30 for a city of 1,723 cameras, 25 to 60 for
 5 million observations. Clusters of 15 and of 60 frames are equally good; the coarse space is dense,
