@@ -13,6 +13,7 @@ from typing import Any
 
 from daba.core.errors import DabaError
 from daba.io import bal, bundler, colmap, native, ply
+from daba.io.colmap.model import NEEDED
 from daba.io.colmap.reading import Rigs
 from daba.io.colmap.writing import Kind
 from daba.io.files import PathLike, split_suffix
@@ -72,8 +73,8 @@ def load(
     """
     if colmap.is_reconstruction(path):
         return colmap.load_reconstruction(path, rigs)
-    if not split_suffix(path)[0] and not Path(path).exists():
-        raise DabaError(f"cannot read {path}: there is no such file or folder")
+    if not split_suffix(path)[0]:
+        must_exist(Path(path))
     form = _find(path, format)
     if form.load is None:
         raise DabaError(f"{path}: {form.name} files are written, never read")
@@ -122,6 +123,12 @@ def save(
     form.save(problem, path, **options)
 
 
+def must_exist(path: Path) -> None:
+    """Raise `DabaError` for what is to be read, and is not there."""
+    if not path.exists():
+        raise DabaError(f"cannot read {path}: there is no such file or folder")
+
+
 def target_format(path: PathLike, from_colmap: bool, name: str | None = None) -> Format:
     """The format in which a problem, read from a COLMAP model or not, is written to `path`."""
     suffix = split_suffix(path)[0]
@@ -142,6 +149,13 @@ def _point_to_models(path: PathLike) -> None:
             )
 
 
+def _point_to_folder(path: Path) -> None:
+    """Of what is one of a model's own files."""
+    own = path.suffix in (".bin", ".txt") and path.stem in NEEDED
+    if own and path.is_file() and colmap.is_model(path.parent):
+        raise DabaError(f"{path} is part of a COLMAP model: give its folder, {path.parent}")
+
+
 def _find(path: PathLike, name: str | None) -> Format:
     if name is not None:
         for form in FORMATS:
@@ -154,6 +168,7 @@ def _find(path: PathLike, name: str | None) -> Format:
         if colmap.is_model(path):
             return _find(path, "colmap")
         _point_to_models(path)
+        _point_to_folder(Path(path))
     if is_store(Path(path)) or (not suffix and Path(path).is_dir()):  # stores may have any name
         suffix, compression = ".daba", ""
     for form in FORMATS:

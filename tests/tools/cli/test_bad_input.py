@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from colmap_models import synthetic, written
 from command_line import names, run, small_scene, write_bal
 
 import daba
@@ -79,6 +80,20 @@ def test_files_that_are_not_there_or_not_known(tmp_path: Path, capsys: Capsys) -
     (tmp_path / "folder.txt").mkdir()
     message = refused(capsys, tmp_path, "convert", tmp_path / "folder.txt", tmp_path / "b.txt")
     assert "it is a folder, not a file" in message
+
+
+def test_a_wrong_path_is_told_before_what_is_wrong_with_the_output(
+    tmp_path: Path, capsys: Capsys
+) -> None:
+    said = refused(capsys, tmp_path, "solve", tmp_path / "nowhere", "-o", tmp_path / "out")
+    assert said == f"cannot read {tmp_path / 'nowhere'}: there is no such file or folder\n"
+
+
+def test_a_file_of_a_model_instead_of_its_folder(tmp_path: Path, capsys: Capsys) -> None:
+    model = written(synthetic(points=20), tmp_path / "model")
+    for part in ("cameras", "images", "points3D"):
+        said = refused(capsys, tmp_path, "solve", model / f"{part}.bin", "-o", tmp_path / "s.npz")
+        assert f"part of a COLMAP model: give its folder, {model}" in said
 
 
 def test_more_devices_than_cameras(tmp_path: Path, capsys: Capsys) -> None:

@@ -23,7 +23,7 @@ def check_problem_target(path: Path, source: Path | None = None, overwrite: bool
     from daba.io.colmap.writing import check_target as check_model
     from daba.io.files import file_target, split_suffix
     from daba.io.folders import check_folder
-    from daba.io.formats import FORMATS, target_format
+    from daba.io.formats import FORMATS, must_exist, target_format
 
     model = None if source is None else colmap_folder(source)
     if model is not None and target_format(path, True).name == "colmap":
@@ -31,6 +31,8 @@ def check_problem_target(path: Path, source: Path | None = None, overwrite: bool
     suffix, compression = split_suffix(path)
     known = [form for form in FORMATS if form.save is not None]
     if not any(suffix in form.suffixes and (form.compressed or not compression) for form in known):
+        if source is not None:
+            must_exist(source)  # a folder may be meant, and what is read would say so
         suffixes = ", ".join(s for form in known for s in form.suffixes)
         raise DabaError(
             f"{path}: unknown kind of file '{suffix + compression}'; known are {suffixes} "
