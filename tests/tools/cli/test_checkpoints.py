@@ -41,20 +41,12 @@ def folder(original: Path, tmp_path: Path) -> Path:
     return tmp_path / "copy"
 
 
+OPTIONS = ("--method", "daba", "--devices", "2", "--threads", "1", "--quiet")
+
+
 def resume(capsys: Capture, folder: Path, *more: str | Path) -> Outcome:
-    options = (
-        "--method",
-        "daba",
-        "--devices",
-        "2",
-        "--threads",
-        "1",
-        "--iterations",
-        "8",
-        "--quiet",
-    )
     source = ("--resume", folder / "saved")
-    return run(capsys, "solve", folder / "a.npz", *options, *source, *more)
+    return run(capsys, "solve", folder / "a.npz", *OPTIONS, "--iterations", "8", *source, *more)
 
 
 def test_the_two_latest_are_kept(folder: Path, capsys: Capture) -> None:
@@ -100,19 +92,8 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_named(
     assert outcome.code == 2
     assert outcome.err.startswith(f"daba: error: the checkpoint is damaged: {path} ")
     assert outcome.err.endswith(f"the one before it was kept: --resume {folder}/saved/{OLD}\n")
-    options = (
-        "--method",
-        "daba",
-        "--devices",
-        "2",
-        "--threads",
-        "1",
-        "--iterations",
-        "4",
-        "--quiet",
-    )
     older = ("--resume", folder / "saved" / OLD)
-    assert run(capsys, "solve", folder / "a.npz", *options, *older).code == 0
+    assert run(capsys, "solve", folder / "a.npz", *OPTIONS, "--iterations", "4", *older).code == 0
 
 
 def test_the_only_checkpoint_is_refused_alone(folder: Path, capsys: Capture) -> None:
