@@ -25,6 +25,7 @@ $(STAMP): pyproject.toml $(LOCK)
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"daba needs Python 3.11 or later, this is {v[0]}.{v[1]}; try: make PYTHON=/path/to/python3.11")'
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) --editable .
+	@$(BIN)/python -m compileall -q src  # pip does so only for what is not editable
 	@touch $@
 
 $(TOOLS): $(STAMP)

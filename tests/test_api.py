@@ -155,10 +155,10 @@ def test_losses() -> None:
 
 
 def test_every_option_is_documented() -> None:
-    from daba.tools.cli.arguments import _attribute_docs
+    from daba.tools.cli.help import documentation
 
     for source in (daba.Options, daba.SceneOptions):
-        assert set(_attribute_docs(source)) == {f.name for f in fields(source)}
+        assert set(documentation(source)) == {f.name for f in fields(source)}
 
 
 def test_names_of_version_0_1() -> None:

@@ -16,7 +16,7 @@ from daba.partition.bisection import bisect_cameras, centroids_seen
 from helpers import random_partition, synthetic
 
 MISSING = (
-    "numba", "llvmlite", "scipy", "threadpoolctl", "pymetis", "tyro", "rich", "matplotlib",
+    "numba", "llvmlite", "scipy", "threadpoolctl", "pymetis", "matplotlib",
     "mpi4py",
 )  # fmt: skip
 BLOCK = "import sys; sys.modules.update(dict.fromkeys({names!r}))\n"
@@ -73,9 +73,3 @@ except daba.DabaError as error:
     run = without(MISSING, code)
     assert run.returncode == 0, run.stderr
     assert "no GPU can be used" in run.stdout
-
-
-def test_the_command_line_says_what_it_needs() -> None:
-    run = without(("tyro",), "from daba.tools.cli import main; sys.exit(main(['solve', 'x']))")
-    assert run.returncode == 2
-    assert "needs tyro" in run.stderr

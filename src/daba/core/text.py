@@ -8,7 +8,6 @@ for files that are to hold the name as it was read.
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable
 
@@ -29,6 +28,8 @@ def printable(text: object) -> str:
 
 def as_html(text: object) -> str:
     """The text for a page, be it between tags or in a quoted attribute."""
+    import html
+
     return html.escape(printable(text))
 
 

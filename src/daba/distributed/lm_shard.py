@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daba.core.lm import NO_PRIORS, Estimate, Images, Kind, Loss, Observations
-from daba.core.types import Bools, Floats, Int32, Int64, Known, Mask, Tasks
+from daba.core.types import Bools, Floats, Int32, Int64, Known, Mask, Tasks, distinct
 from daba.distributed.comm.base import Communicator, Exchange
 from daba.distributed.shard import Boundary, Shard, boundary_of, make_tasks
 from daba.partition.ordering import Extent, pointers
@@ -140,7 +140,7 @@ def make_lm_shard(
     known[:own, 1], known[:own, 2] = given.sensor, given.camera
     exchange_of_images.fill(known, np.zeros((shard.num_points + len(shard.ghost_points), 0)))
     number = known[:, 0].astype(np.int64)
-    ghosts = np.unique(number[own:])
+    ghosts = distinct(number[own:])
     num_frames = len(device)
     frame = np.concatenate(
         [given.frame, num_frames + np.searchsorted(ghosts, number[own:])]
@@ -234,8 +234,8 @@ def _images(
 ) -> Images:
     """Groups of images are those with the same sensor and shared camera, numbered alike on every
     process."""
-    here = comm.collect(np.unique(sensor_camera, axis=0))
-    every = np.unique(np.concatenate(here), axis=0) if comm.rank == 0 else None
+    here = comm.collect(distinct(sensor_camera, axis=0))
+    every = distinct(np.concatenate(here), axis=0) if comm.rank == 0 else None
     every = np.asarray(comm.broadcast(every))
     key = (every[:, 0] << 32) + every[:, 1]
     group = np.searchsorted(key, (sensor_camera[:, 0] << 32) + sensor_camera[:, 1])

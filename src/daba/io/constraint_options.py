@@ -54,10 +54,10 @@ class ConstraintOptions:
     @property
     def nothing(self) -> bool:
         """Whether the problem stays as it is."""
-        return not self.fix and self.share_intrinsics == "file" and not self._has_priors
+        return not self.fix and self.share_intrinsics == "file" and not self.has_priors
 
     @property
-    def _has_priors(self) -> bool:
+    def has_priors(self) -> bool:
         given = (self.position_priors, self.control_points, self.intrinsics_prior)
         return any(value is not None for value in given)
 
@@ -153,9 +153,11 @@ def _fix_gauge(problem: Problem, free: Bools) -> None:
 
 
 def _with_priors(problem: Problem, options: ConstraintOptions) -> Problem:
+    loss = make_loss(options.prior_loss, options.prior_radius)
+    if not options.has_priors:
+        return problem
     from daba.io.tables import read_control_points, read_positions
 
-    loss = make_loss(options.prior_loss, options.prior_radius)
     priors = problem.priors or Priors()
     readers: tuple[tuple[str, Path | None, Callable[[Path, Problem, Loss], Targets]], ...] = (
         ("positions", options.position_priors, read_positions),

@@ -6,7 +6,6 @@ import bz2
 import errno
 import gzip
 import os
-import secrets
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -84,7 +83,7 @@ def open_output(path: PathLike) -> Iterator[IO[bytes]]:
                 yield stream
             return
         # A name of our own rather than `tempfile`, which would make the file private.
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+        temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
         try:
             with open(temporary, "xb") as raw:
                 with _compressor(raw, path) as stream:

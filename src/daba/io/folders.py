@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -105,4 +104,4 @@ def output_folder(path: PathLike, check: Check = check_folder) -> Iterator[Path]
 
 def _beside(path: PathLike, suffix: str) -> Path:
     target = Path(os.path.realpath(path))
-    return target.with_name(f".{target.name}.{secrets.token_hex(4)}.{suffix}")
+    return target.with_name(f".{target.name}.{os.urandom(4).hex()}.{suffix}")

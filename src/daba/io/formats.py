@@ -8,20 +8,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from daba.core.errors import DabaError
-from daba.io import bal, bundler, colmap, native, ply
+from daba.io import colmap
 from daba.io.colmap.model import NEEDED
-from daba.io.colmap.reading import Rigs
-from daba.io.colmap.writing import Kind
 from daba.io.files import PathLike, split_suffix
 from daba.io.folders import is_store
-from daba.io.forward import Intrinsics, Reading
-from daba.io.source import Source
-from daba.io.store import store, writing
-from daba.problem.problem import Problem
+
+if TYPE_CHECKING:
+    from daba.io.colmap.reading import Rigs
+    from daba.io.colmap.writing import Kind
+    from daba.io.forward import Intrinsics, Reading
+    from daba.io.source import Source
+    from daba.problem.problem import Problem
 
 __all__ = ["FORMATS", "Format", "load", "open_source", "save"]
 
@@ -42,14 +44,29 @@ class Format:
     """How observations are read without holding them, where that is possible."""
 
 
+def _of(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module here, which is loaded when it is called: a solve needs one format."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        return getattr(import_module(f"daba.io.{module}"), name)(*arguments, **options)
+
+    return call
+
+
 FORMATS = (
-    Format("bal", (".txt", ".bal"), bal.load, bal.save, True, "paper", bal.open_source),
-    Format("bundler", (".out",), bundler.load, bundler.save, True, "standard"),
-    Format("colmap", (), colmap.load, colmap.save),
-    Format("npz", (".npz",), native.load, native.save, open_source=native.open_source),
-    Format("ply", (".ply",), None, ply.save),
-    Format("store", (".daba",), store.load, writing.save),
-)
+    Format(
+        "bal", (".txt", ".bal"), _of("bal", "load"), _of("bal", "save"), True, "paper",
+        _of("bal", "open_source"),
+    ),
+    Format("bundler", (".out",), _of("bundler", "load"), _of("bundler", "save"), True, "standard"),
+    Format("colmap", (), _of("colmap", "load"), _of("colmap", "save")),
+    Format(
+        "npz", (".npz",), _of("native", "load"), _of("native", "save"),
+        open_source=_of("native", "open_source"),
+    ),
+    Format("ply", (".ply",), None, _of("ply", "save")),
+    Format("store", (".daba",), _of("store", "load"), _of("store", "save")),
+)  # fmt: skip
 
 
 def load(
@@ -94,6 +111,8 @@ def open_source(path: PathLike, intrinsics: Intrinsics, scratch: Path) -> Source
     """
     form = _find(path, None)
     if form.open_source is None or (form.intrinsics and intrinsics not in ("auto", "paper")):
+        from daba.io.source import Source
+
         return Source.of(load(path, intrinsics))
     return form.open_source(path, scratch)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.types import distinct
 
 
 def check_colmap(info: dict[str, Any], optics: object | None) -> None:
@@ -49,7 +50,7 @@ def checked_info(
         and all(isinstance(name, str) for name in v),
         "image_ids": lambda v: _indices(v, (cameras,)),
         "cameras_in_file": lambda v: isinstance(v, int) and v >= cameras,
-        "registered": lambda v: _indices(v, (cameras,), in_file) and len(np.unique(v)) == cameras,
+        "registered": lambda v: _indices(v, (cameras,), in_file) and len(distinct(v)) == cameras,
         "keys": lambda v: _indices(v, (observations,)),
         "dropped": lambda v: _indices(v, (-1, 2)),
         "point_ids": lambda v: _indices(v, (points,)),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from daba.core.types import distinct
 from daba.partition.partition import Partition, frames_of, stable_order
 from daba.problem.problem import Floats, Ints, Problem
 
@@ -58,7 +59,7 @@ class NumpyArrays:
         return np.flatnonzero(mask)
 
     def unique(self, keys: Any) -> Any:
-        return np.unique(keys)
+        return distinct(keys)
 
     def search(self, ascending: Any, values: Any) -> Any:
         return np.searchsorted(ascending, values)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from daba.core.types import median
 from daba.problem.constraints import describe
 from daba.problem.images import Images
 from daba.problem.intrinsics import (
@@ -99,7 +100,7 @@ def inspect(problem: Problem) -> Diagnostics:
     behind = points_behind(problem)
     gross = np.flatnonzero(errors > _GROSS)
     far, same = _far_points(problem), _coincident(problem)
-    ratio = problem.focal / np.median(problem.focal)
+    ratio = problem.focal / median(problem.focal)
     zoomed = np.flatnonzero((ratio > _FOCAL) | (ratio < 1 / _FOCAL))
     objective = problem.objective()
 
@@ -156,7 +157,7 @@ def _distribution(counts: np.ndarray, bins: tuple[int, ...]) -> Distribution:
     histogram = dict(zip([*labels, f"{starts[-1]}+"], sums, strict=True))
     return Distribution(
         min=int(counts.min()),
-        median=float(np.median(counts)),
+        median=float(median(counts)),
         mean=float(counts.mean()),
         max=int(counts.max()),
         histogram=histogram,
@@ -195,17 +196,19 @@ def _duplicates(problem: Problem) -> np.ndarray:
 
 
 def _far_points(problem: Problem) -> np.ndarray:
-    distance = np.linalg.norm(problem.points - np.median(problem.points, axis=0), axis=1)
-    return np.flatnonzero(distance > _FAR * np.median(distance))
+    distance = np.linalg.norm(problem.points - median(problem.points, axis=0), axis=1)
+    return np.flatnonzero(distance > _FAR * median(distance))
 
 
 def _coincident(problem: Problem) -> np.ndarray:
     """Cameras that have an earlier camera at their position."""
     centers = problem.centers
-    size = np.median(np.linalg.norm(problem.points - np.median(centers, axis=0), axis=1))
+    size = median(np.linalg.norm(problem.points - median(centers, axis=0), axis=1))
     cell = np.round(centers / max(_SAME_POSITION * float(size), 1e-300))
     first = np.unique(cell, axis=0, return_index=True)[1]
-    return np.setdiff1d(np.arange(len(centers)), first)
+    again = np.ones(len(centers), bool)
+    again[first] = False
+    return np.flatnonzero(again)
 
 
 def _say(ids: np.ndarray, noun: str, what: str, then: str, images: Images | None = None) -> str:

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.polynomial import polynomial
 from numpy.typing import NDArray
 
+from daba.core.types import distinct, median
 from daba.problem.problem import Floats, Ints, Problem
 
 _CHUNK = 1 << 18  # observations handled at once, so that memory stays small
@@ -241,7 +241,10 @@ class _Fit:
 
     def add(self, cam: Ints, x: Floats, y: Floats, weight: Floats) -> None:
         C = len(self.guess)
-        error = y - polynomial.polyval(x, self.guess[cam].T, tensor=False)
+        value = self.guess[cam, -1]
+        for term in reversed(self.guess.T[:-1]):
+            value = term[cam] + value * x
+        error = y - value
         x = x / self.scale[cam]
         for i in range(len(self.moments)):
             self.moments[i] += np.bincount(cam, weight, C)
@@ -285,7 +288,7 @@ def pixel_error(problem: Problem, model: Floats | None = None) -> PixelError:
 def mean_reprojection_error(problem: Problem) -> float:
     """What COLMAP calls the mean reprojection error, in pixels: the mean over points of the mean
     over their observations."""
-    return float(point_errors(problem)[np.unique(problem.point_index)].mean())
+    return float(point_errors(problem)[distinct(problem.point_index)].mean())
 
 
 def point_errors(problem: Problem) -> Floats:
@@ -303,7 +306,7 @@ def summarize_errors(errors: Floats, behind: int) -> PixelError:
     return PixelError(
         rms=mean_square**0.5,
         mean=float(errors.mean()),
-        median=float(np.median(errors)),
+        median=float(median(errors)),
         half_mean_square=0.5 * mean_square,
         behind=behind,
     )

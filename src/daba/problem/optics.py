@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from daba.core.camera_models import BY_ID, MODELS, PARAMETERS, CameraModel, image_points, unproject
 from daba.core.errors import DabaError
+from daba.core.types import distinct
 
 if TYPE_CHECKING:
     from daba.problem.problem import Problem
@@ -83,7 +84,7 @@ class Optics:
         """The same with what a solve may change, as COLMAP's users say it; what the user has fixed
         stays fixed."""
         refined = np.zeros_like(self.refined)
-        for number in np.unique(self.model).tolist():
+        for number in distinct(self.model).tolist():
             chosen = BY_ID[number].indices(focal_length, principal_point, extra_params)
             refined[np.ix_(self.model == number, np.array(chosen, np.int64))] = True
         if self.held is not None:
@@ -190,7 +191,7 @@ class Optics:
             if array is None or array.shape != shape:
                 found = None if array is None else array.shape
                 raise DabaError(f"optics: {what} must have shape {shape}, not {found}")
-        for number in np.unique(self.model).tolist():
+        for number in distinct(self.model).tolist():
             if number not in BY_ID:
                 raise DabaError(f"camera model {number} is not known")
         if len(self.camera) and not 0 <= self.camera.min() <= self.camera.max() < N:
@@ -223,7 +224,7 @@ def observe(problem: Problem, chosen: np.ndarray | slice = slice(None)) -> tuple
     pixels, seen = np.empty((len(image), 2)), np.empty(len(image), bool)
     R, t = problem.poses[:, :9], problem.poses[:, 9:]
     model = optics.model[optics.camera]
-    for number in np.unique(model).tolist():
+    for number in distinct(model).tolist():
         known = BY_ID[number]
         params = np.ascontiguousarray(optics.params[:, : known.count])[optics.camera]
         every = bool((model == number).all())

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from daba.core.camera_models import BY_ID
+from daba.core.types import distinct
 from daba.problem.intrinsics import mean_reprojection_error
 from daba.problem.optics import Optics
 from daba.problem.problem import Problem
@@ -42,7 +43,7 @@ class OpticsSummary:
 def refinements(optics: Optics) -> list[str]:
     """Of each camera model, in words: which parameters a solve may change, and which stay."""
     words = []
-    for number in np.unique(optics.model).tolist():
+    for number in distinct(optics.model).tolist():
         model, cameras = BY_ID[number], np.flatnonzero(optics.model == number)
         free = optics.refined[cameras, : model.count]
         parts = [
@@ -64,7 +65,7 @@ def describe(problem: Problem) -> OpticsSummary:
             "cameras": int((optics.model == number).sum()),
             "images": int((optics.model[optics.camera] == number).sum()),
         }
-        for number in np.unique(optics.model).tolist()
+        for number in distinct(optics.model).tolist()
     }
     return OpticsSummary(
         models,

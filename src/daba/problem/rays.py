@@ -25,6 +25,7 @@ import numpy as np
 
 from daba.core.camera_models import BY_ID, MODELS, PARAMETERS, project, unproject
 from daba.core.errors import DabaWarning
+from daba.core.types import distinct
 from daba.problem.checks import check_observations
 from daba.problem.intrinsics import (
     STEREOGRAPHIC,
@@ -108,7 +109,7 @@ def _other_rays(
     """u and ω of the observations of cameras that are not ours, put where they belong."""
     assert optics.pixels is not None
     lost = 0
-    for number in np.unique(optics.model[~is_ours(optics)]).tolist():
+    for number in distinct(optics.model[~is_ours(optics)]).tolist():
         model = BY_ID[number]
         k = np.flatnonzero((optics.model == number)[group])
         params = optics.params[group[k], : model.count]
@@ -232,7 +233,7 @@ def lenses(optics: Optics) -> Floats:
     """fx, fy, cx, cy, k1, k2 of cameras that are ours, (N, 6); of others a focal length twice, and
     zeros."""
     rows = np.zeros((len(optics.model), 6))
-    for number in np.unique(optics.model).tolist():
+    for number in distinct(optics.model).tolist():
         model, some = BY_ID[number], optics.model == number
         p = optics.params[some]
         if number not in COEFFICIENTS:

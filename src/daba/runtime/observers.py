@@ -10,6 +10,7 @@ processes a quarter of a second after SIGTERM.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import traceback
@@ -27,11 +28,16 @@ if TYPE_CHECKING:
     from daba.runtime.result import Iteration
 
 Callback = Callable[["Iteration"], Any]
+Handler = Callable[[int, FrameType | None], None]
 REASONS = {
     signal.SIGINT: "interrupted",
     signal.SIGTERM: "terminated (SIGTERM)",
     signal.SIGUSR1: "asked to stop (SIGUSR1)",
 }
+
+
+SOON = 0.01
+"""Seconds after which a signal comes again that came while a module was imported."""
 
 
 class Observer:
@@ -113,11 +119,9 @@ class Terminated(BaseException):
 
 @contextmanager
 def unwinding() -> Iterator[None]:
-    """While it is entered, SIGTERM and SIGHUP raise `Terminated`, once: temporary files go."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, _unwind) for number in (signal.SIGTERM, signal.SIGHUP)}
+    """While it is entered, SIGTERM and SIGHUP raise `Terminated`, once, and Ctrl-C as ever
+    `KeyboardInterrupt`: temporary files go."""
+    before = _handled((signal.SIGTERM, signal.SIGHUP, signal.SIGINT), _unwind)
     try:
         yield
     finally:
@@ -125,10 +129,33 @@ def unwinding() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _unwind(number: int, _: FrameType | None) -> None:
+def _handled(numbers: Iterable[int], handler: Handler) -> dict[int, Any]:
+    """Set a handler, and return those before it. A signal that whoever started us has told to be
+    ignored, as nohup does, stays ignored; and only the main thread has handlers."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    taken = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    return {number: signal.signal(number, handler) for number in taken}
+
+
+def _unwind(number: int, frame: FrameType | None) -> None:
+    if _importing(frame):
+        threading.Timer(SOON, os.kill, (os.getpid(), number)).start()
+        return
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
     for other in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(other, signal.SIG_IGN)  # one is enough: cleaning up has begun
     raise Terminated(number)
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported: in the middle of it, Python may drop an exception."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class Interrupt:
@@ -139,7 +166,6 @@ class Interrupt:
         """patient   whether the first signal may wait already, or only from `wait` on"""
         self.number = 0
         self.patient = patient
-        self._before: dict[int, Any] = {}
 
     @property
     def reason(self) -> str:
@@ -150,9 +176,7 @@ class Interrupt:
         self.patient = True
 
     def __enter__(self) -> Interrupt:
-        if threading.current_thread() is threading.main_thread():
-            for number in REASONS:
-                self._before[number] = signal.signal(number, self._remember)
+        self._before = _handled(REASONS, self._remember)
         return self
 
     def __exit__(
@@ -162,8 +186,7 @@ class Interrupt:
             signal.signal(number, handler)
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
-        if not self.patient and number != signal.SIGINT:
+        if not self.patient or (number == signal.SIGINT and self.number):
             _unwind(number, frame)
-        if number == signal.SIGINT and (self.number or not self.patient):
-            raise KeyboardInterrupt
-        self.number = self.number or number
+        else:
+            self.number = self.number or number

@@ -16,7 +16,7 @@ import numpy as np
 
 from daba.core.errors import DabaError, DabaWarning
 from daba.core.options import Options
-from daba.core.types import Floats
+from daba.core.types import Floats, median
 from daba.partition.partition import Partition
 from daba.problem.problem import Problem
 from daba.runtime.observers import Callback, CallbackObserver, Observer, Observers
@@ -183,7 +183,7 @@ def _measures(errors: Floats, robust: bool) -> tuple[float, float]:
     seen = errors[np.isfinite(errors)]
     if not len(seen):
         return 0.0, 0.0
-    other = np.median(seen) if robust else np.sqrt(np.mean(seen**2))
+    other = median(seen) if robust else np.sqrt(np.mean(seen**2))
     return float(np.mean(seen)), float(other)
 
 

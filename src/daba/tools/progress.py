@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from daba.runtime.result import Iteration
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from daba.tools.cli.console import CYAN, GREY, Console, styled
 
 LIVE = 0.12
 """Seconds between two updates on a terminal; an update takes about half a millisecond."""
@@ -46,7 +43,7 @@ class Progress:
         if self.last is not None and self.console is not None and kind is None:
             self._show(self.last)
             if self.live:
-                self.console.print()
+                self.console.say()
 
     def __call__(self, iteration: Iteration) -> None:
         self.restarts += iteration.restarts
@@ -59,20 +56,18 @@ class Progress:
             self._show(iteration)
 
     def _show(self, iteration: Iteration) -> None:
-        from rich.text import Text
-
         assert self.console is not None
         text = self.line(iteration)
         try:
             if not self.live:
-                self.console.print(text, markup=False, soft_wrap=True)
+                self.console.say(text)
                 return
             done = round(BAR * self.share(iteration))
-            line = Text("━" * done, style="cyan") + Text("━" * (BAR - done), style="bright_black")
-            line.append(f" {text}", style="default")
             # the last column stays free, or the terminal would wrap and the line would pile up
-            line.truncate(self.console.width - 1, overflow="ellipsis", pad=True)
-            self.console.print(line, end="\r", no_wrap=True, crop=True)
+            room = max(self.console.width - 1 - BAR, 0)
+            cut = text if len(text) < room else f"{text[: max(room - 2, 0)]}…"
+            bar = styled("━" * done, CYAN, True) + styled("━" * (BAR - done), GREY, True)
+            self.console.rewrite(f"{bar} {cut:<{room - 1}}")
         except (BrokenPipeError, OSError):
             self.console = None  # nobody watches any more; the solve goes on and is written
 

@@ -231,7 +231,7 @@ def test_help_teaches(capsys: Capsys) -> None:
         assert f"  daba {command} " in outcome.out
     text = run(capsys, "solve", "--help-all").out
     assert text.startswith("usage: daba solve ")
-    for words in ("positional arguments", "method options", "stopping options", "(default: 0.5)"):
+    for words in ("positional arguments", "method:", "stopping:", "(default: 0.5)"):
         assert words in text
 
 

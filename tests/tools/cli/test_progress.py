@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 
 import pytest
-from rich.console import Console
 
 from daba.runtime.result import Iteration
 from daba.tools import progress
-from daba.tools.cli.console import make_console
+from daba.tools.cli.console import Console, make_console
 from daba.tools.progress import Progress
 
 
@@ -19,7 +18,7 @@ def iteration(n: int, seconds: float, restarts: int = 0) -> Iteration:
 
 def console(terminal: bool, width: int = 100) -> tuple[Console, io.StringIO]:
     file = io.StringIO()
-    return Console(file=file, force_terminal=terminal, width=width, highlight=False), file
+    return Console(file, terminal, width), file
 
 
 def test_plain_lines_now_and_then() -> None:

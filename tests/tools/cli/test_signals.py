@@ -5,10 +5,13 @@ A pipe that nobody reads or writes holds a command at a known place.
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -111,6 +114,42 @@ def test_only_the_first_signal_unwinds() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)  # while cleaning up
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)]
+)
+def test_a_signal_waits_until_a_module_is_imported(
+    number: signal.Signals,
+    error: type[BaseException],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python drops exceptions that come while it compiles a module."""
+    source = f"import os\nos.kill(os.getpid(), {int(number)})\nbegun = True\n"
+    (tmp_path / f"signalled{int(number)}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with unwinding():
+        assert importlib.import_module(f"signalled{int(number)}").begun
+        with pytest.raises(error):
+            time.sleep(LONG)
+
+
+@pytest.mark.parametrize("context", [unwinding, Interrupt])
+def test_a_signal_that_is_ignored_stays_ignored(
+    context: Callable[[], AbstractContextManager[object]],
+) -> None:
+    """As nohup asks for SIGHUP, and a shell for SIGINT of what runs in the background."""
+    numbers = (signal.SIGHUP, signal.SIGINT)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        with context():
+            for number in numbers:
+                os.kill(os.getpid(), number)
+                assert signal.getsignal(number) == signal.SIG_IGN
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_there_is_nothing_to_lose_before_a_solve_has_begun() -> None:

@@ -250,7 +250,7 @@ def test_what_is_no_json_is_named(text: str, tmp_path: Path, capsys: Capsys) -> 
 def test_bad_requests(histories: list[Path], tmp_path: Path, capsys: Capsys) -> None:
     one = str(histories[0])
     for argv, words in (
-        (["report"], "nothing to report"),
+        (["report"], "RUN.json is missing: Histories, as daba solve --history writes them."),
         (["report", str(tmp_path / "none.json")], "No such file"),
         (["report", str(tmp_path)], "Is a directory"),
         (["report", one, "--names", "a", "b"], "2 names for 1 runs"),

@@ -19,7 +19,7 @@ from daba.core.decisions import (
     STEP_BOUND,
 )
 from daba.core.lm import Estimate, Kind, Loss
-from daba.core.types import Floats
+from daba.core.types import Floats, distinct
 from daba.distributed.lm_shard import LmShard
 
 ENOUGH = 1e-6
@@ -62,7 +62,7 @@ class PlainOperations(HostArrays):
         camera = images.camera[obs.image]
         model = x.params[camera, -1].astype(int)
         out = []
-        for m in np.unique(model):
+        for m in distinct(model):
             k = np.flatnonzero(model == m)
             with np.errstate(all="ignore"):
                 values = getattr(_error(self.shard.kind, int(m)), what)(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.types import distinct
 from daba.io.colmap.parts import Camera, Frames, Images, Points, Rig
 from daba.io.colmap.reading import Rigs, problem_of
 from daba.io.colmap.rigs import Links, links, with_moved
@@ -74,7 +75,7 @@ def _update_rigs(reconstruction: Any, parts: Reconstruction, problem: Problem) -
     optics = problem.optics
     assert optics.frames is not None
     assert optics.sensors is not None
-    number = np.unique(tied.of_images(np.asarray(problem.info["registered"]))[0])
+    number = distinct(tied.of_images(np.asarray(problem.info["registered"]))[0])
     frames = with_moved(tied.frames[number], optics.frames)
     for row, pose in zip(number.tolist(), frames, strict=True):
         if not np.array_equal(pose, tied.frames[row]):

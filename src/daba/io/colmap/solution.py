@@ -7,6 +7,7 @@ import numpy as np
 
 from daba.core.camera_models import MODELS
 from daba.core.errors import DabaError
+from daba.core.types import distinct
 from daba.io.colmap.model import Model, Origin
 from daba.io.colmap.parts import Edits, Parts
 from daba.io.colmap.rigs import Links, frame_poses, image_poses, links, with_moved
@@ -84,7 +85,7 @@ def _moved_rigs(
     assert optics.frame is not None
     assert optics.frames is not None
     assert optics.sensors is not None
-    number = np.unique(tied.of_images(registered)[0])
+    number = distinct(tied.of_images(registered)[0])
     frames = tied.frames.copy()
     frames[number] = with_moved(frames[number], optics.frames)
     places = with_moved(tied.poses, optics.sensors)

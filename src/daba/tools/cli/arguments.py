@@ -1,36 +1,51 @@
-"""Flags made from dataclasses: options, defaults and documentation are written once."""
+"""Arguments made from dataclasses: options, defaults and documentation are written once.
+
+A field is an option of its name; `Annotated[..., Arg(...)]` says what else there is to say. The
+parser is our own because every command waits for it: it takes some milliseconds, where a library
+took 0.2 s, and answers slips as a person would (`hints.py`). `--help` is in `help.py`.
+"""
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, redirect_stderr
-from dataclasses import MISSING, fields, make_dataclass
-from functools import cache
-from io import StringIO
-from itertools import pairwise
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields
+from pathlib import Path
+from types import NoneType
 from typing import (
     Annotated,
     Any,
     Literal,
     NamedTuple,
+    NoReturn,
     TypeVar,
     get_args,
     get_origin,
     get_type_hints,
 )
 
-import tyro
-
 from daba.core.errors import DabaError
-from daba.distributed.comm.launcher import launched_rank
-from daba.tools.cli.hints import names_the_input, unknown_argument
+
+T = TypeVar("T")
+
+
+class Arg(NamedTuple):
+    """What the type and the default of a field do not say."""
+
+    metavar: str | None = None
+    """How its value is called; the name of a positional argument."""
+    short: str | None = None
+    positional: bool = False
+    row: bool = False
+    """Several values stand in a row, where otherwise the option is given once for each."""
+    word: str | None = None
+    """The option's name, where it is not that of the field."""
+    help: str | None = None
+    """Its documentation, where that is not the string under the field."""
+
 
 Intrinsics = Annotated[
     Literal["auto", "paper", "standard"],
-    tyro.conf.arg(
+    Arg(
         help="How k1 and k2 of a file are read: paper, as the paper's authors do; standard, as BAL "
         "and Bundler define them and as daba writes them; auto is paper for BAL, unless it is "
         "adjusted in pixels, and standard for Bundler. Other formats have only one reading."
@@ -38,53 +53,70 @@ Intrinsics = Annotated[
 ]
 Rigs = Annotated[
     Literal["keep", "free"],
-    tyro.conf.arg(
+    Arg(
         help="COLMAP models with rigs of several cameras: keep lets the images of a frame move "
         "only together; free adjusts every image for itself, and a model that is written has none."
     ),
 ]
 Kind = Annotated[
     Literal["same", "binary", "text"],
-    tyro.conf.arg(help="How a COLMAP model is written; same is as it was read."),
+    Arg(help="How a COLMAP model is written; same is as it was read."),
 ]
 Overwrite = Annotated[
-    bool,
-    tyro.conf.arg(
-        help="Allow a COLMAP model to be written over the one that was read.",
-        help_behavior_hint="",
-    ),
+    bool, Arg(help="Allow a COLMAP model to be written over the one that was read.")
 ]
-Quiet = Annotated[
-    bool, tyro.conf.arg(help="Print nothing but warnings and errors.", help_behavior_hint="")
-]
-Json = Annotated[
-    bool, tyro.conf.arg(help="Print JSON, for other programs to read.", help_behavior_hint="")
-]
-
-T = TypeVar("T")
+Quiet = Annotated[bool, Arg(help="Print nothing but warnings and errors.")]
+Json = Annotated[bool, Arg(help="Print JSON, for other programs to read.")]
 
 
 class Flag(NamedTuple):
-    """One option: its name as in the dataclass, its type, default and documentation."""
+    """One argument: its name as in the dataclass, its type without None, default and the rest."""
 
     name: str
     type: Any
     default: Any
-    help: str
+    about: Arg = Arg()
+    source: type | None = None
+    """The class that documents it."""
+
+    @property
+    def help(self) -> str:
+        from daba.tools.cli.help import documentation
+
+        return self.about.help or documentation(self.source).get(self.name, "")
+
+    @property
+    def values(self) -> Any:
+        """The type of each of several values; None if it takes one."""
+        return get_args(self.type)[0] if get_origin(self.type) is tuple else None
+
+    @property
+    def switch(self) -> bool:
+        """Whether it takes no value."""
+        return isinstance(self.default, bool)
+
+    @property
+    def option(self) -> str:
+        """--as-it-is-written; a switch that is on can only be turned off."""
+        word = (self.about.word or self.name).replace("_", "-")
+        return f"--no-{word}" if self.default is True else f"--{word}"
 
 
 def flags_of(source: type, replaced: Mapping[str, Sequence[Flag]] | None = None) -> dict[str, Flag]:
     """The fields of a dataclass as flags; a field in `replaced` becomes the flags given there."""
     replaced = replaced or {}
-    hints, texts = get_type_hints(source), _attribute_docs(source)
+    hints = get_type_hints(source, include_extras=True)
     found: dict[str, Flag] = {}
     for f in fields(source):
         if f.name in replaced:
             found |= {flag.name: flag for flag in replaced[f.name]}
             continue
-        if f.default is MISSING:
-            raise TypeError(f"{source.__name__}.{f.name} needs a default to become a flag")
-        found[f.name] = Flag(f.name, hints[f.name], f.default, texts.get(f.name, ""))
+        kind, about = hints[f.name], Arg()
+        if get_origin(kind) is Annotated:
+            kind, about = get_args(kind)
+        if NoneType in get_args(kind):
+            kind = next(one for one in get_args(kind) if one is not NoneType)
+        found[f.name] = Flag(f.name, kind, f.default, about, source)
     return found
 
 
@@ -102,117 +134,137 @@ def parse(
     research   more of them, which only --help-all shows
     rare       fields of the command that only --help-all shows
     """
-    flags, groups = dict(flags or {}), {**(groups or {}), **(research or {})}
-    rest = [name for name in flags if not any(name in names for names in groups.values())]
-    if rest:
-        groups["more"] = rest
-    if "--help-all" in argv:
-        argv, rare, research = ["--help"], (), None
-    hidden: set[str] = set()
-    if {"-h", "--help"} & {*argv}:  # tyro would not parse what it does not show
-        hidden = {*rare, *(name for names in (research or {}).values() for name in names)}
-    members = _own_fields(command, hidden)
-    for title, names in groups.items():
-        kind = make_dataclass(
-            title, [_field(flags[name], name in hidden) for name in names], frozen=True
-        )
-        kind.__doc__ = ""  # or tyro would show the signature
-        members.append((title.replace(" ", "_"), kind, kind()))
+    own, flags = flags_of(command), dict(flags or {})
     name = command.__name__.removesuffix("Command").lower()
-    options = [*_options(command), *flags]
-    if slip := next((one for one in argv if names_the_input(one)), None):
-        raise DabaError(unknown_argument(name, argv, slip, options))
-    others = launched_rank()
-    quiet: AbstractContextManager[Any] = redirect_stderr(StringIO()) if others else nullcontext()
-    with quiet:  # under MPI rank 0 prints
-        cli: Any = tyro.cli
-        filled, unknown = cli(
-            make_dataclass("arguments", members, bases=(command,), frozen=True),
-            prog=f"daba {name}",
-            description=_description(command, f"daba {name} --help-all" if hidden else None),
-            args=list(argv),
-            return_unknown_args=True,
-            config=(
-                tyro.conf.OmitArgPrefixes,
-                tyro.conf.FlagCreatePairsOff,
-                tyro.conf.HelptextFromCommentsOff,
-            ),
-        )
-    if unknown:
-        raise DabaError(unknown_argument(name, argv, unknown[0], options))
-    values: dict[str, Any] = {}
-    for title in groups:
-        values |= vars(getattr(filled, title.replace(" ", "_")))
-    return filled, values
+    if {"-h", "--help", "--help-all"} & {*argv}:
+        from daba.tools.cli.help import Page
+
+        page = Page(command, name, own, flags, groups or {}, research or {}, rare)
+        print(page.text("--help-all" in argv))
+        raise SystemExit(0)
+    given = _Reading(name, argv, [*own.values(), *flags.values()]).read()
+    missing = [f for f in own.values() if f.default is MISSING and f.name not in given]
+    if missing:
+        words = " and ".join(f"{f.about.metavar}" for f in missing)
+        raise DabaError(f"{words} is missing: {missing[0].help} See daba {name} --help")
+    filled = command(**{one: given[one] for one in own if one in given})
+    return filled, {one: given.get(one, flag.default) for one, flag in flags.items()}
 
 
-def _description(command: type, more: str | None) -> str:
-    """The docstring, with lines kept as they are: tyro joins those that begin with a letter."""
-    about, _, examples = inspect.cleandoc(command.__doc__ or "").partition("\n\nexamples:\n")
-    first, *rest = (line for line in about.splitlines() if line)
-    lines = [first, *(f"  {line}" for line in rest), "", "examples:", examples]
-    lines += ["", f"all options, those of research too: {more}"] if more else []
-    return "\n".join(lines)
+class _Reading:
+    """One command line, read from left to right."""
+
+    def __init__(self, command: str, argv: Sequence[str], flags: Sequence[Flag]) -> None:
+        self.command, self.argv, self.flags = command, list(argv), flags
+        named = [flag for flag in flags if not flag.about.positional]
+        self.options = {flag.option: flag for flag in named}
+        self.options |= {flag.about.short: flag for flag in named if flag.about.short}
+        self.given: dict[str, Any] = {}
+
+    def read(self) -> dict[str, Any]:
+        tokens = _Tokens(self.argv)
+        for token in tokens:
+            if not tokens.is_option(token):
+                self._place(token)
+                continue
+            word, equals, value = token.partition("=")
+            if not word.startswith("--"):  # -oOUT
+                word, equals, value = token[:2], token[2:3], token[2:]
+            flag = self.options.get(word) or self.options.get(word.replace("_", "-"))
+            if flag is None or (flag.switch and equals):
+                self._unknown(token)
+            if flag.switch:
+                self.given[flag.name] = not flag.default
+            else:
+                self._take(flag, word, [value] if equals else tokens.values(flag))
+        return self.given
+
+    def _take(self, flag: Flag, word: str, texts: list[str]) -> None:
+        if not texts:
+            raise DabaError(f"{word} needs a value: {_kind(flag)}; see daba {self.command} --help")
+        values = [_convert(flag, word, text) for text in texts]
+        if flag.values is None:
+            self.given[flag.name] = values[0]
+        else:
+            before = () if flag.about.row else self.given.get(flag.name, ())
+            self.given[flag.name] = (*before, *values)
+
+    def _place(self, text: str) -> None:
+        """The next positional argument, or one more of the last, which takes several."""
+        places = [flag for flag in self.flags if flag.about.positional]
+        free = [f for f in places if f.values is not None or f.name not in self.given]
+        if not free:
+            self._unknown(text)
+        flag, before = free[0], self.given.get(free[0].name, ())
+        value = _convert(flag, str(flag.about.metavar), text)
+        self.given[flag.name] = value if flag.values is None else (*before, value)
+
+    def _unknown(self, token: str) -> NoReturn:
+        from daba.tools.cli.hints import unknown_argument
+
+        names = [flag.name for flag in self.flags if not flag.about.positional]
+        raise DabaError(unknown_argument(self.command, self.argv, token, names))
 
 
-def _options(command: type) -> list[str]:
-    """Fields that are given by name."""
-    hints = get_type_hints(command, include_extras=True)
-    return [n for n, hint in hints.items() if tyro.conf.Positional not in get_args(hint)]
+class _Tokens:
+    """The words of a command line; behind -- none of them is an option."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self.argv, self.next, self.plain = argv, 0, False
+
+    def __iter__(self) -> Iterator[str]:
+        while self.next < len(self.argv):
+            self.next += 1
+            if self.argv[self.next - 1] == "--" and not self.plain:
+                self.plain = True
+            else:
+                yield self.argv[self.next - 1]
+
+    def is_option(self, token: str) -> bool:
+        return token.startswith("-") and token != "-" and not (self.plain or _is_number(token))
+
+    def values(self, flag: Flag) -> list[str]:
+        """What follows an option, as many as it takes."""
+        found: list[str] = []
+        most = len(self.argv) if flag.about.row else 1
+        while len(found) < most and self.next < len(self.argv):
+            if self.is_option(self.argv[self.next]):
+                break
+            found.append(self.argv[self.next])
+            self.next += 1
+        return found
 
 
-def _own_fields(command: type, hidden: Collection[str]) -> list[Any]:
-    """The fields of a command with their documentation on one line, so that it is wrapped once."""
-    hints, texts = get_type_hints(command, include_extras=True), _attribute_docs(command)
-    found: list[Any] = []
-    for f in fields(command):
-        more: list[Any] = [tyro.conf.arg(help=texts[f.name])] if f.name in texts else []
-        more += [tyro.conf.Suppress] if f.name in hidden else []
-        annotated = hints[f.name]
-        for one in more:
-            annotated = Annotated[annotated, one]
-        found.append((f.name, annotated, *(() if f.default is MISSING else (f.default,))))
-    return found
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
-def _field(flag: Flag, hidden: bool = False) -> tuple[str, Any, Any]:
-    # the texts say what None stands for
-    silent = flag.default is None or flag.default is False or flag.default == ()
-    hint = "" if silent else f"(default: {_show(flag)})"
-    metavar = None
-    if type(None) in get_args(flag.type):
-        known = next(one for one in get_args(flag.type) if one is not type(None))
-        metavar = known.__name__.upper()
-    again = get_origin(flag.type) is tuple  # is given again for more
-    about = tyro.conf.arg(
-        help=flag.help, help_behavior_hint=hint, metavar="WHAT" if again else metavar
-    )
-    kind: Any = Annotated[flag.type, about]
-    if again:
-        kind = Annotated[kind, tyro.conf.UseAppendAction]
-    if hidden:
-        kind = Annotated[kind, tyro.conf.Suppress]
-    return flag.name, kind, flag.default
+def _convert(flag: Flag, word: str, text: str) -> Any:
+    kind = flag.values or flag.type
+    if get_origin(kind) is Literal:
+        known = get_args(kind)
+        if text not in known:
+            raise DabaError(f"{word} is one of {', '.join(known)}, not '{text}'")
+        return text
+    if kind is bool and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        if (kind is Path and not text) or kind is bool:
+            raise ValueError
+        return kind(text)
+    except ValueError:
+        raise DabaError(f"{word} takes {_kind(flag)}, not '{text}'") from None
 
 
-def _show(flag: Flag) -> str:
-    if get_origin(flag.type) is Literal or not isinstance(flag.default, float):
-        return str(flag.default)
-    return f"{flag.default:g}"
-
-
-@cache
-def _attribute_docs(source: type) -> dict[str, str]:
-    """The string under each field of a class, on one line."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(source)))
-    body = tree.body[0].body  # type: ignore[attr-defined]
-    docs = {}
-    for node, after in pairwise(body):
-        if (
-            isinstance(node, ast.AnnAssign)
-            and isinstance(node.target, ast.Name)
-            and isinstance(after, ast.Expr)
-            and isinstance(after.value, ast.Constant)
-        ):
-            docs[node.target.id] = " ".join(str(after.value.value).split())
-    return docs
+def _kind(flag: Flag) -> str:
+    """What a value is, in words."""
+    kind = flag.values or flag.type
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
+    return {
+        int: "a whole number", float: "a number", bool: "true or false", Path: "a path"
+    }.get(kind, "a word")  # fmt: skip

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
 from daba.core.errors import DabaError
 from daba.runtime.backend import why_no_gpu
 from daba.tools.bench.cases import DEVICES, FULL, LOSSES, Backend, make_cases
 from daba.tools.bench.folder import Folder
 from daba.tools.bench.methods import METHODS
 from daba.tools.bench.problems import SCENES, find_problems
-from daba.tools.cli.arguments import Quiet, parse
+from daba.tools.cli.arguments import Arg, Quiet, parse
 
 REDUCED = 40
 """Iterations of the decentralized methods, unless more are wanted …"""
@@ -40,38 +38,37 @@ class BenchCommand:
 
     problems: Annotated[
         tuple[str, ...],
-        tyro.conf.Positional,
-        tyro.conf.arg(name="PROBLEM", metavar="PROBLEM...", help_behavior_hint=""),
+        Arg("PROBLEM", positional=True),
     ] = ()
     """Files, and synthetic scenes as SCENE:CAMERAS:POINTS."""
-    output: Annotated[Path, tyro.conf.arg(metavar="DIR", aliases=("-o",))] = Path("bench")
+    output: Annotated[Path, Arg("DIR", "-o")] = Path("bench")
     """Folder for results, tables, figures and the report."""
-    methods: Annotated[tuple[str, ...], tyro.conf.arg(help_behavior_hint="")] = ()
+    methods: Annotated[tuple[str, ...], Arg(row=True)] = ()
     """Which to compare: daba (as in the paper), daba-points, daba-sweep, duba, admm, dr,
     lm-devices (lm on all devices together), lm (on one), ceres, pycolmap; by default all that can
     be run here."""
-    devices: tuple[int, ...] = DEVICES
+    devices: Annotated[tuple[int, ...], Arg(row=True)] = DEVICES
     """Numbers of devices."""
-    losses: tuple[str, ...] = LOSSES
+    losses: Annotated[tuple[str, ...], Arg(row=True)] = LOSSES
     """trivial, huber (32 pixels), or both."""
-    iterations: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
+    iterations: Annotated[int | None, Arg("INT")] = None
     """Iterations of the decentralized methods (default: 40, and at most 3 seconds a run). lm, on
     one device or many, and other centralized ones make 40, as in the paper."""
-    full: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    full: bool = False
     """Make as many iterations as in the paper, 1000."""
-    max_seconds: Annotated[float | None, tyro.conf.arg(metavar="S", help_behavior_hint="")] = None
+    max_seconds: Annotated[float | None, Arg("S")] = None
     """Stop each run after so long, lm and centralized ones after five times that; the report says
     so."""
-    threads: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
+    threads: Annotated[int | None, Arg("INT")] = None
     """Threads of every method; all by default."""
     backend: Backend = "cpu"
     """gpu runs DABA, DUBA and lm on the GPU, and the others on the CPU. The report takes runs of
     the other backend where the chosen ones are missing, and says so."""
     reference: Literal["paper", "best"] = "paper"
     """F_ref: paper, the lowest of Ceres (without it, of lm); best, the lowest of all runs."""
-    retry: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    retry: bool = False
     """Run again what failed."""
-    report_only: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    report_only: bool = False
     """Run nothing; report what is there."""
     quiet: Quiet = False
 

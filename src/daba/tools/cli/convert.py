@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from daba.core.errors import DabaError
-from daba.tools.cli.arguments import Intrinsics, Kind, Overwrite, Quiet, Rigs, parse
+from daba.tools.cli.arguments import Arg, Intrinsics, Kind, Overwrite, Quiet, Rigs, parse
 from daba.tools.cli.outputs import check_problem_target
 
 
@@ -31,12 +29,12 @@ class ConvertCommand:
       daba convert sparse/0 sparse/text --kind text
     """
 
-    input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
+    input: Annotated[Path, Arg("IN", positional=True)]
     """What to read: BAL (.txt, .bal), Bundler (.out), .npz, or the folder of a COLMAP model or a
     store."""
-    output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="OUT", metavar="OUT")]
+    output: Annotated[Path, Arg("OUT", positional=True)]
     """What to write: BAL, Bundler, .npz, .ply, a store (.daba), or from a COLMAP model a folder."""
-    devices: Annotated[int | None, tyro.conf.arg(metavar="S", help_behavior_hint="")] = None
+    devices: Annotated[int | None, Arg("S")] = None
     """Write a store for so many devices; 1 if OUT ends in .daba."""
     intrinsics: Intrinsics = "auto"
     rigs: Rigs = "keep"

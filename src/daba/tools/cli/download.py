@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from daba.core.errors import DabaError
-from daba.tools.cli.arguments import Json, parse
-from daba.tools.cli.console import make_console, numbers_table, to_json
+from daba.tools.cli.arguments import Arg, Json, parse
+from daba.tools.cli.console import make_console, to_json
 from daba.tools.datasets import DATASETS, Dataset, cache_folder, fetch, find
 from daba.tools.progress import LIVE, PLAIN
 
@@ -33,19 +31,16 @@ class DownloadCommand:
 
     names: Annotated[
         tuple[str, ...],
-        tyro.conf.Positional,
-        tyro.conf.arg(name="NAME", metavar="NAME...", help_behavior_hint=""),
+        Arg("NAME", positional=True),
     ] = ()
     """Problems by collection and cameras, as in ladybug-49."""
-    show: Annotated[bool, tyro.conf.arg(name="list", help_behavior_hint="")] = False
+    show: Annotated[bool, Arg(word="list")] = False
     """List all problems instead."""
-    output: Annotated[
-        Path | None, tyro.conf.arg(metavar="FOLDER", aliases=("-o",), help_behavior_hint="")
-    ] = None
+    output: Annotated[Path | None, Arg("FOLDER", "-o")] = None
     """Where to put the files; a folder for caches, which --list names, if absent."""
-    mirror: Annotated[str | None, tyro.conf.arg(metavar="URL", help_behavior_hint="")] = None
+    mirror: Annotated[str | None, Arg("URL")] = None
     """Another site with the collection's folders; $DABA_MIRROR, or its own, if absent."""
-    quiet: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    quiet: bool = False
     """Print nothing but paths, warnings and errors."""
     json: Json = False
 
@@ -80,15 +75,14 @@ def _list(command: DownloadCommand) -> None:
         print(to_json([_entry(dataset, folder) for dataset in DATASETS]))
         return
     console = make_console()
-    table = numbers_table(["name", "cameras", "points", "observations", "row in the paper", "here"])
-    for side in (0, 4):
-        table.columns[side].justify = "left"
+    head = ["name", "cameras", "points", "observations", "row in the paper", "here"]
+    rows = []
     for d in DATASETS:
         known = "" if d.observations is None else f"{d.observations:,}"
         here = "yes" if (folder / d.file).is_file() else ""
-        table.add_row(d.name, f"{d.cameras:,}", f"{d.points:,}", known, d.paper, here)
-    console.print(table)
-    console.print(f"{len(DATASETS)} problems; downloads are kept in {folder}", markup=False)
+        rows.append([d.name, f"{d.cameras:,}", f"{d.points:,}", known, d.paper, here])
+    console.numbers(head, rows, left=(0, 4))
+    console.say(f"{len(DATASETS)} problems; downloads are kept in {folder}")
 
 
 def _entry(dataset: Dataset, folder: Path) -> dict[str, object]:

@@ -69,12 +69,6 @@ def unknown_argument(
     return f"daba {command} has no option {given}; {hint}"
 
 
-def names_the_input(argument: str) -> bool:
-    """Whether it is an option where we have none; it is looked for first, because the parser
-    would only say that IN is missing."""
-    return argument.startswith("--") and OPTIONS.get(_word(argument)) == "IN"
-
-
 def _word(option: str) -> str:
     """--BundleAdjustment.max-iterations=9 without all but max_iterations."""
     return option.split("=")[0].lstrip("-").rpartition(".")[2].replace("-", "_")

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from daba.problem.diagnostics import Diagnostics, Distribution, inspect
 from daba.problem.images import Images
 from daba.problem.optics_summary import OpticsSummary, describe
-from daba.tools.cli.arguments import Intrinsics, Json, Rigs, parse
-from daba.tools.cli.console import make_console, numbers_table, pairs_table, to_json
+from daba.tools.cli.arguments import Arg, Intrinsics, Json, Rigs, parse
+from daba.tools.cli.console import GREEN, YELLOW, make_console, to_json
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class InfoCommand:
       daba info sparse/0
     """
 
-    input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
+    input: Annotated[Path, Arg("IN", positional=True)]
     """Problem: BAL (.txt, .bal), Bundler (.out), .npz, or the folder of a COLMAP model or a
     store."""
     intrinsics: Intrinsics = "auto"
@@ -48,22 +46,21 @@ def run(argv: list[str]) -> int:
         print(to_json(report.to_dict() | {"intrinsics_fit": fit, "optics": taken_by.to_dict()}))
         return 0
     console, noun = make_console(), Images.of(problem.info, problem.num_cameras).noun
-    console.print(pairs_table(_rows(report, noun, taken_by, fit)))
+    console.pairs(_rows(report, noun, taken_by, fit))
     for what, distribution in (
         ("observations per point", report.track_length),
         (f"observations per {noun}", report.camera_degree),
     ):
-        console.print()
-        console.print(f"{what}: {_in_words(distribution)}")
-        table = numbers_table(list(distribution.histogram))
-        table.add_row(*(f"{count:,}" for count in distribution.histogram.values()))
-        console.print(table)
+        console.say()
+        console.say(f"{what}: {_in_words(distribution)}")
+        counts = [f"{count:,}" for count in distribution.histogram.values()]
+        console.numbers(list(distribution.histogram), [counts])
     if report.warnings:
-        console.print("suspicious:", style="bold yellow")
+        console.say("suspicious:", YELLOW)
         for warning in report.warnings:
             console.say(f"  {warning}")
     else:
-        console.print("nothing suspicious", style="green")
+        console.say("nothing suspicious", GREEN)
     return 0
 
 

@@ -48,9 +48,10 @@ def colmap_folder(source: Path) -> str | None:
     """The folder of the COLMAP model that is read, be it from a store; None if it is none."""
     from daba.io.colmap import is_model
     from daba.io.folders import is_store
-    from daba.io.store.store import Store
 
     if is_store(source):
+        from daba.io.store.store import Store
+
         about = Store(source).info.get("colmap")
         return None if about is None else about.get("path")
     return str(source) if is_model(source) else None
@@ -59,7 +60,6 @@ def colmap_folder(source: Path) -> str | None:
 def check_outputs(command: SolveCommand) -> None:
     """Refuse what cannot be written now rather than after an hour."""
     from daba.io.files import file_target, folder_target
-    from daba.runtime.recording import check_folder
 
     for path in command.output:
         check_problem_target(path, command.input, command.overwrite)
@@ -74,6 +74,8 @@ def check_outputs(command: SolveCommand) -> None:
     if command.log is not None:
         folder_target(command.log, "a log", in_place=True)
     if command.record is not None:
+        from daba.runtime.recording import check_folder
+
         check_folder(command.record)
     paths = [*command.output, command.history, command.plot, command.report]
     known = [path.resolve() for path in paths if path is not None]
@@ -106,8 +108,6 @@ def write_outputs(
     from daba.io.files import open_output
     from daba.io.folders import is_store
     from daba.runtime.gather import gather, save_store
-    from daba.tools.plotting import convergence
-    from daba.tools.report.overview import record
 
     written: list[Path] = []
     errors: list[str] = []
@@ -132,6 +132,11 @@ def write_outputs(
 
         write_report([cast("dict[str, Any]", recorded)], path)
 
+    def write_plot(path: Path) -> None:
+        from daba.tools.plotting import convergence
+
+        convergence(result, path)
+
     wanted_outputs = () if only_about else command.output
     stores = [path for path in wanted_outputs if path.suffix == ".daba" or is_store(path)]
     files = [path for path in wanted_outputs if path not in stores]
@@ -140,12 +145,15 @@ def write_outputs(
     whole = gather(result, comm) if files else None
     for path in files if comm.rank == 0 else ():
         attempt(path, lambda path: _save(command, cast("Problem", whole), path))
-    wanted = command.history is not None or command.report is not None
-    recorded = record(result, comm) if wanted else None
+    recorded = None
+    if command.history is not None or command.report is not None:
+        from daba.tools.report.overview import record
+
+        recorded = record(result, comm)
     if comm.rank == 0:
         attempt(command.history, write_history)
         attempt(command.report, write_page)
-        attempt(command.plot, lambda path: convergence(result, path))
+        attempt(command.plot, write_plot)
     if bugs:
         raise bugs[0]
     return written, errors if comm.rank == 0 else []

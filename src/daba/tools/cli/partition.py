@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-import tyro
-
 from daba.core.errors import DabaError
 from daba.core.options import Options
 from daba.core.text import size
@@ -20,8 +18,8 @@ from daba.partition.statistics import PartitionStatistics, statistics
 from daba.runtime.prediction import predict_lm
 from daba.solver.linear.factor_memory import with_factors
 from daba.solver.lm.footprint import LmFootprint
-from daba.tools.cli.arguments import Intrinsics, Json, flags_of, parse
-from daba.tools.cli.console import make_console, numbers_table, pairs_table, to_json
+from daba.tools.cli.arguments import Arg, Intrinsics, Json, flags_of, parse
+from daba.tools.cli.console import Console, make_console, to_json
 
 
 @dataclass(frozen=True)
@@ -43,14 +41,12 @@ class PartitionCommand:
       daba partition problem.daba
     """
 
-    input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
+    input: Annotated[Path, Arg("IN", positional=True)]
     """Problem: BAL (.txt, .bal), Bundler (.out), .npz, or the folder of a COLMAP model or a
     store."""
-    devices: Annotated[int | None, tyro.conf.arg(metavar="S", help_behavior_hint="")] = None
+    devices: Annotated[int | None, Arg("S")] = None
     """Number of devices S; a store has its own, and is partitioned anew for any other."""
-    output: Annotated[
-        Path | None, tyro.conf.arg(metavar="DIR", aliases=("-o",), help_behavior_hint="")
-    ] = None
+    output: Annotated[Path | None, Arg("DIR", "-o")] = None
     """Folder to write the store to; by custom its name ends in .daba."""
     seed: int = 0
     """Seed of the partition."""
@@ -70,7 +66,7 @@ def run(argv: list[str]) -> int:
         print(to_json({"problem": shared.name} | s.to_dict() | lm))
         return 0
     console = make_console()
-    console.print(_table(s, shared.lm))
+    _print_devices(console, s, shared.lm)
     rows = [
         ("imbalance", f"{s.imbalance:.3f} (largest device over the mean, by observations)"),
         ("between devices", f"{100 * s.inter_share:.2f} % of {shared.observations:,} observations"),
@@ -82,7 +78,7 @@ def run(argv: list[str]) -> int:
         told = shared.lm.told
         words = f"{size(told.step)} a step, and {size(told.iteration)} for each of its iterations"
         rows.append(("sent by lm", f"{words} of conjugate gradients, with sums over all devices"))
-    console.print(pairs_table(rows))
+    console.pairs(rows)
     return 0
 
 
@@ -137,7 +133,7 @@ def _predicted(s: PartitionStatistics, shared: Layout | Store) -> PartitionStati
     return replace(s, memory=with_factors(s.memory, pieces, shared.extent))
 
 
-def _table(s: PartitionStatistics, lm: LmFootprint | None) -> object:
+def _print_devices(console: Console, s: PartitionStatistics, lm: LmFootprint | None) -> None:
     head = ["device", "cameras", "points", "observations", "neighbours", "bytes / iteration",
             "memory, MB"]  # fmt: skip
     megabytes = [round(count / 1e6) for count in s.memory]
@@ -145,11 +141,10 @@ def _table(s: PartitionStatistics, lm: LmFootprint | None) -> object:
     if lm is not None:
         head.append("with lm, MB")
         columns.append([round(count / 1e6) for count in lm.memory])
-    table = numbers_table(head)
-    for device, row in enumerate(zip(*columns, strict=True)):
-        table.add_row(str(device), *(f"{value:,}" for value in row))
-    table.add_section()
+    rows = [
+        [str(device), *(f"{value:,}" for value in row)]
+        for device, row in enumerate(zip(*columns, strict=True))
+    ]
     total = [f"{sum(column):,}" for column in columns]
     total[3] = f"{sum(s.neighbours) / s.devices:.1f} mean"
-    table.add_row("all", *total, style="bold")
-    return table
+    console.numbers(head, rows, ["all", *total])

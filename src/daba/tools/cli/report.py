@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from daba.core.errors import DabaError
 from daba.io.files import file_target
-from daba.tools.cli.arguments import Quiet, parse
+from daba.tools.cli.arguments import Arg, Quiet, parse
 
 
 @dataclass(frozen=True)
@@ -31,15 +29,12 @@ class ReportCommand:
 
     runs: Annotated[
         tuple[Path, ...],
-        tyro.conf.Positional,
-        tyro.conf.arg(name="RUN.json", metavar="RUN.json..."),
+        Arg("RUN.json", positional=True),
     ]
     """Histories, as daba solve --history writes them."""
-    output: Annotated[Path, tyro.conf.arg(metavar="PAGE.html", aliases=("-o",))] = Path(
-        "report.html"
-    )
+    output: Annotated[Path, Arg("PAGE.html", "-o")] = Path("report.html")
     """Where to write the page."""
-    names: Annotated[tuple[str, ...], tyro.conf.arg(help_behavior_hint="")] = ()
+    names: Annotated[tuple[str, ...], Arg(row=True)] = ()
     """What the runs are called on the page, in their order; by default method and devices, or the
     names of the files."""
     quiet: Quiet = False
@@ -47,8 +42,6 @@ class ReportCommand:
 
 def run(argv: list[str]) -> int:
     command, _ = parse(ReportCommand, argv)
-    if not command.runs:
-        raise DabaError("nothing to report: give one or more histories of daba solve --history")
     if command.names and len(command.names) != len(command.runs):
         raise DabaError(f"{len(command.names)} names for {len(command.runs)} runs: name each once")
     file_target(command.output)

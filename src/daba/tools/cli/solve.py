@@ -7,24 +7,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import tyro
-
 from daba.core.errors import DabaError
 from daba.core.losses import LOSSES, Trivial, make_loss
 from daba.core.options import Options
 from daba.io.constraint_options import ConstraintOptions, constrain
-from daba.io.store.store import Store
-from daba.runtime.checkpoint import Checkpoints
 from daba.runtime.observers import REASONS, Interrupt
-from daba.tools.cli.arguments import Flag, Intrinsics, Kind, Overwrite, Quiet, Rigs, flags_of, parse
-from daba.tools.cli.console import make_console, pairs_table
+from daba.tools.cli.arguments import (
+    Arg,
+    Flag,
+    Intrinsics,
+    Kind,
+    Overwrite,
+    Quiet,
+    Rigs,
+    flags_of,
+    parse,
+)
+from daba.tools.cli.console import Console, make_console
 from daba.tools.cli.outputs import check_outputs, check_shared, write_outputs
-from daba.tools.cli.watching import make_recorder, stay
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from daba.io.store.store import Store
     from daba.problem.problem import Problem
+    from daba.runtime.checkpoint import Checkpoints
     from daba.runtime.result import Iteration
 
 EXIT_CODES = {reason: 128 + number for number, reason in REASONS.items()}
@@ -70,9 +75,10 @@ RARE = (
 )  # fmt: skip
 """… these fields of the command."""
 LOSS_FLAGS = (
-    Flag("loss", Literal[tuple(LOSSES)], "trivial", "Robust loss; trivial is least squares."),
-    Flag("loss_radius", float | None, None,
-         "Where the loss turns robust, in pixels; by default 32."),
+    Flag("loss", Literal[tuple(LOSSES)], "trivial",
+         Arg(help="Robust loss; trivial is least squares.")),
+    Flag("loss_radius", float, None,
+         Arg(help="Where the loss turns robust, in pixels; by default 32.")),
 )  # fmt: skip
 
 
@@ -95,35 +101,31 @@ class SolveCommand:
       mpiexec -n 4 daba solve problem.daba -o solution.daba
     """
 
-    input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="IN", metavar="IN")]
+    input: Annotated[Path, Arg("IN", positional=True)]
     """Problem to solve: BAL (.txt, .bal), Bundler (.out), .npz, or the folder of a COLMAP model or
     a store."""
-    output: Annotated[
-        tyro.conf.UseAppendAction[tuple[Path, ...]], tyro.conf.arg(metavar="OUT", aliases=("-o",))
-    ] = ()
+    output: Annotated[tuple[Path, ...], Arg("OUT", "-o")] = ()
     """Where to write the solution: BAL, .npz, .ply or a store (.daba) by suffix; of a COLMAP model
     also a folder. Give it again for more files."""
-    history: Annotated[Path | None, tyro.conf.arg(metavar="H.json", help_behavior_hint="")] = None
+    history: Annotated[Path | None, Arg("H.json")] = None
     """Where to write options, every iteration and the result, as JSON."""
-    plot: Annotated[Path | None, tyro.conf.arg(metavar="P.png", help_behavior_hint="")] = None
+    plot: Annotated[Path | None, Arg("P.png")] = None
     """Where to draw the convergence: .png, .svg or .pdf."""
-    report: Annotated[Path | None, tyro.conf.arg(metavar="R.html", help_behavior_hint="")] = None
+    report: Annotated[Path | None, Arg("R.html")] = None
     """Where to write a page about this solve, as daba report makes it of a history."""
-    checkpoint: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    checkpoint: Annotated[Path | None, Arg("DIR")] = None
     """Where to keep checkpoints; the two latest stay."""
-    checkpoint_every: Annotated[
-        str | None, tyro.conf.arg(metavar="N|MINUTESm", help_behavior_hint="")
-    ] = None
+    checkpoint_every: Annotated[str | None, Arg("N|MINUTESm")] = None
     """Save after so many iterations (50) or minutes (10m); at the end and when stopped in any
     case."""
-    resume: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    resume: Annotated[Path | None, Arg("DIR")] = None
     """Go on from the latest checkpoint in DIR, as if the solve had never stopped, on any number
     of processes."""
-    log: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    log: Annotated[Path | None, Arg("DIR")] = None
     """Folder for a log of every process: its own F, times, bytes and memory, at each report."""
-    record: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    record: Annotated[Path | None, Arg("DIR")] = None
     """New folder for snapshots of cameras and some points, to be played by daba view DIR."""
-    view: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    view: bool = False
     """Show the solve in the browser while it runs (pip install 'daba[viewer]'); the address is
     printed, and the page stays until Ctrl-C."""
     view_port: int = 8080
@@ -132,7 +134,7 @@ class SolveCommand:
     rigs: Rigs = "keep"
     kind: Kind = "same"
     overwrite: Overwrite = False
-    force: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    force: bool = False
     """Write the solution even where it is clearly worse than the start."""
     quiet: Quiet = False
 
@@ -150,12 +152,15 @@ def run(argv: list[str]) -> int:
     from daba.io.folders import is_store
     from daba.partition.partition import make_partition
     from daba.runtime.solve import solve
+    from daba.tools.cli.watching import make_recorder, stay
     from daba.tools.progress import Progress
 
     comm = communicator()
     first = comm.rank == 0
     problem: Problem | Store | None = None
     if is_store(command.input):
+        from daba.io.store.store import Store
+
         problem = Store(command.input)
         options = options_for(problem, options)
         if not constraints.nothing:
@@ -200,13 +205,13 @@ def run(argv: list[str]) -> int:
         worse = comm.broadcast(result.worse)
         written, errors = write_outputs(command, result, comm, bool(worse) and not command.force)
     if console is not None:
-        console.print()
+        console.say()
         rows = [("written", str(path)) for path in written]
         if not command.output:
             rows.append(("not written", "the solution: -o OUT says where to"))
         elif worse and not command.force:
             rows.append(("not written", "the solution, which is worse: --force writes it"))
-        console.print(pairs_table([*result.rows(), *rows]))
+        console.pairs([*result.rows(), *rows])
     comm.barrier()
     if errors:
         raise DabaError("\n".join(errors))
@@ -237,6 +242,8 @@ def _checkpoints(command: SolveCommand) -> Checkpoints | None:
             ) from None
     if command.checkpoint is None and command.resume is None and text is None:
         return None
+    from daba.runtime.checkpoint import Checkpoints
+
     return Checkpoints(command.checkpoint, every, minutes, command.resume)
 
 
@@ -247,20 +254,21 @@ def _announced(
     reads it."""
     from daba.problem.diagnostics import inspect
     from daba.problem.images import Images
+    from daba.problem.problem import Problem
     from daba.runtime.choice import choose_method
     from daba.runtime.runs import error_of
 
     console = make_console()
     try:
-        if isinstance(problem, Store):
-            e = problem.extent
-            sizes = e.cameras, e.points, e.observations
-            notes = [f"a store of {e.devices} devices"]
-        else:
-            assert problem is not None
+        assert problem is not None
+        if isinstance(problem, Problem):
             sizes = problem.num_cameras, problem.num_points, problem.num_observations
             report = inspect(problem)
             notes = [*report.constraints, *report.warnings]
+        else:
+            e = problem.extent
+            sizes = e.cameras, e.points, e.observations
+            notes = [f"a store of {e.devices} devices"]
         images = Images.of(problem.info, sizes[0]).count(sizes[0])
         if not command.output:
             notes.append("the solution will not be written, because no --output says where to")

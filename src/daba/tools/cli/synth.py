@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
-from daba.tools.cli.arguments import Quiet, flags_of, parse
+from daba.tools.cli.arguments import Arg, Quiet, flags_of, parse
 from daba.tools.cli.outputs import check_problem_target
 from daba.tools.synthetic.options import SceneOptions
 
@@ -29,9 +27,9 @@ class SynthCommand:
       daba synth orbit.txt.bz2 --scene orbit --observations 100000 --outliers 0.02 --seed 3
     """
 
-    output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="OUT", metavar="OUT")]
+    output: Annotated[Path, Arg("OUT", positional=True)]
     """What to write: BAL (.txt, .bal), Bundler (.out), .npz, .ply, or a store (.daba)."""
-    truth: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
+    truth: Annotated[Path | None, Arg("FILE")] = None
     """Where to write the true cameras and points, too."""
     quiet: Quiet = False
 

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import tyro
-
 from daba.core.errors import DabaError
 from daba.core.text import printable
-from daba.tools.cli.arguments import Intrinsics, Quiet, parse
+from daba.tools.cli.arguments import Arg, Intrinsics, Quiet, parse
 
 if TYPE_CHECKING:
     from daba.tools.viewer.subject import Subject
@@ -33,15 +31,14 @@ class ViewCommand:
       daba view film
     """
 
-    input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="X", metavar="X")]
+    input: Annotated[Path, Arg("X", positional=True)]
     """Problem or solution in any format that daba reads, or the folder of a recorded solve."""
     after: Annotated[
         Path | None,
-        tyro.conf.Positional,
-        tyro.conf.arg(name="Y", metavar="Y", help_behavior_hint=""),
+        Arg("Y", positional=True),
     ] = None
     """The same problem after a solve, to switch between the two; read as daba writes it."""
-    images: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")] = None
+    images: Annotated[Path | None, Arg("FOLDER")] = None
     """Folder with the images, to show the one that is picked."""
     devices: int = 8
     """Devices of the partition that is shown, unless X is a store, which has its own."""

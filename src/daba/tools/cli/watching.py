@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from daba.io.store.store import Store
-from daba.runtime.recording import Recorder
-
 if TYPE_CHECKING:
+    from daba.io.store.store import Store
     from daba.problem.problem import Problem
+    from daba.runtime.recording import Recorder
     from daba.tools.viewer.serve import LiveView
 
 
@@ -22,6 +21,8 @@ def make_recorder(
     """
     if record is None and port is None:
         return None
+    from daba.runtime.recording import Recorder
+
     if not first:
         return Recorder()
     watchers: list[LiveView] = []
