@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,14 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 import daba
+from daba.backends.gpu.consensus import GpuConsensus
 from daba.backends.gpu.operations import GpuOperations
+from daba.backends.operations import Block
 from daba.core.options import Options
 from daba.distributed.comm.base import Communicator
-from daba.distributed.shard import make_shard
-from daba.solver.make import gpu_solver
+from daba.distributed.shard import Shard, make_shard
+from daba.solver.interface import Solver
+from daba.solver.make import consensus_solver, gpu_solver
 
 TYPES = {
     torch.float64: "*fp64",
@@ -84,6 +88,8 @@ def ahead() -> None:
     JITFunction.run = note
     problem = tiny_problem()
     for chosen in (
+        {"method": "admm"},
+        {"method": "dr"},
         *({"method": "daba", "refine": refine} for refine in ("none", "points", "sweep")),
         {"method": "duba"},
         {"method": "lm"},
@@ -92,12 +98,29 @@ def ahead() -> None:
         options = Options(devices=devices, **chosen)  # type: ignore[arg-type]
         partition = daba.partition_from_arrays(problem, torch.arange(4).numpy() % devices)
         shard = make_shard(problem, partition)
-        GpuOperations(shard, options, Communicator().exchange(shard), "cpu").launch_all()
-        before = set(launched)
-        launched.clear()
-        gpu_solver(shard, options, device="cpu").iterate()
+        before: set[Any] = set()
+
+        def prepare(operations: GpuOperations, before: set[Any] = before) -> None:
+            operations.launch_all()
+            before.update(launched)
+            launched.clear()
+
+        made(shard, options, prepare).iterate()
         print("missing", *(name for name, *_ in set(launched) - before), flush=True)
         launched.clear()
+
+
+def made(shard: Shard, options: Options, prepare: Callable[[GpuOperations], None]) -> Solver:
+    """A solver, whose operations are prepared before anything is launched."""
+    if not options.copies:
+        return gpu_solver(shard, options, device="cpu", prepare=prepare)
+
+    def operations(shard: Shard, block: Block) -> GpuConsensus:
+        ops = GpuConsensus(shard, options, block, "cpu")
+        prepare(ops)
+        return ops
+
+    return consensus_solver(shard, options, Communicator(), operations)
 
 
 def stack(cubin: bytes) -> tuple[str, str]:

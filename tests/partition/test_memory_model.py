@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import daba
+from daba.backends.operations import Block
 from daba.core.options import Options
 from daba.distributed.comm.base import Communicator
 from daba.distributed.shard import join, make_shard
@@ -16,7 +17,6 @@ from daba.partition.memory_model import PROGRAM
 from daba.partition.ordering import lay_out
 from daba.partition.partition import make_partition
 from daba.partition.statistics import statistics
-from daba.solver.consensus.copies import Block
 from daba.solver.make import cpu_solver, make_solver
 from daba.tools.bench import footprint
 from helpers import synthetic

@@ -27,13 +27,14 @@ def test_auto_says_why_it_is_the_cpu(
     assert capsys.readouterr().err == "daba: backend auto: on the CPU: there is none\n"
 
 
-def test_a_method_of_the_cpu(
+def test_what_is_for_the_cpu_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(backend, "why_no_gpu", lambda: "")
-    chosen = backend.make_backend(daba.Options(method="admm", backend="auto"), Communicator())
+    options = daba.Options(method="daba", backend="auto", devices=2)
+    chosen = backend.make_backend(options, Communicator(), constrained=True)
     assert isinstance(chosen, backend.Cpu)
-    assert "on the CPU: admm runs on the CPU only" in capsys.readouterr().err
+    assert "on the CPU: fixed parameters, shared" in capsys.readouterr().err
 
 
 class SmallGpu:

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import daba
+from daba.backends.cpu.consensus import CpuConsensus, Drawn
 from daba.backends.cpu.threads import set_threads
+from daba.backends.operations import Block
 from daba.core.errors import DabaError
 from daba.core.losses import make_loss
 from daba.core.options import Options
@@ -19,10 +21,8 @@ from daba.distributed.shard import Shard, State, make_shard
 from daba.partition.partition import partition_from_arrays
 from daba.problem import reference
 from daba.problem.problem import Floats, Problem
-from daba.solver.consensus.admm import RENEWED, Admm
-from daba.solver.consensus.consensus import Consensus
-from daba.solver.consensus.copies import Block, CameraPrior, PointPrior, Prior, make_copies, of
-from daba.solver.consensus.douglas_rachford import TETHER, DouglasRachford
+from daba.solver.consensus.consensus import RENEWED, TETHER, Admm, Consensus, DouglasRachford
+from daba.solver.consensus.copies import CameraPrior, PointPrior, Prior, make_copies, of
 from daba.solver.make import make_solver
 from helpers import (
     equations_of,
@@ -116,20 +116,23 @@ def test_the_mean_is_over_copies(block: Block) -> None:
 # What draws copies to their targets
 
 
-def make_prior(block: Block, seed: int) -> tuple[Shard, Prior, Problem]:
+def make_prior(block: Block, seed: int) -> tuple[Shard, Drawn, Problem]:
     """A prior with arbitrary weights and targets; R̂ is no rotation."""
     random = rng(seed)
     problem = random_problem(seed, cameras=6, points=20)
     shard = shard_of(problem, 2, seed)
+    drawn = Drawn(shard, block)
     if block == "cameras":
         K = random.random((6, 15)) + 0.1
         K[:, :9] = K[:, :1]
         target = shard.state().cameras + 0.3 * random.normal(size=(6, 15))
-        return shard, CameraPrior(shard, K, target, 0.7), problem
+        drawn.prior = CameraPrior(K, target, 0.7)
+        return shard, drawn, problem
     A = random.normal(size=(20, 3, 3))
     K = (A @ A.transpose(0, 2, 1))[:, [0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]]
     target = shard.state().points + 0.3 * random.normal(size=(20, 3))
-    return shard, PointPrior(shard, K, target, 0.7), problem
+    drawn.prior = PointPrior(K, target, 0.7)
+    return shard, drawn, problem
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -157,7 +160,7 @@ def test_gradient_of_the_prior_against_finite_differences(block: Block) -> None:
 def test_at_its_target_the_curvature_of_the_prior_is_exact(block: Block) -> None:
     shard, prior, problem = make_prior(block, 6)
     x = state_of(shard, problem)
-    prior.target = of(x, block).copy()
+    prior.prior.target = of(x, block).copy()
     lm = equations_of(shard, Options(method="daba", devices=2))
     for array in lm.system:
         array[:] = 0.0
@@ -188,7 +191,7 @@ def test_a_step_with_the_prior_equals_a_dense_solve(block: Block, linear: Any) -
     lm.damp(np.full(2, 50.0), every)
     lm.solve(every)
     found = in_problem_order(shard, lm.step_c, lm.step_l)
-    H, g = _dense(x, ~crosses, shard, prior)
+    H, g = _dense(x, ~crosses, shard, prior.prior)
     H += np.diag(np.maximum(H.diagonal(), 1e-6) / 50.0)
     scale = np.sqrt(H.diagonal())
     expected = -np.linalg.solve(H / scale[:, None] / scale, g / scale) / scale
@@ -231,9 +234,11 @@ def _dense(x: Problem, intra: np.ndarray, shard: Shard, prior: Prior) -> tuple[F
 
 def balance(solver: Consensus) -> None:
     """Give each copy what makes it stay where it is: κK(x − target) = −∇F^α."""
-    solver.equations.linearize(solver.y)
-    system, shared = solver.equations.system, solver.copies.shared
-    K = solver.prior.penalty * solver.prior.K[shared]
+    ops, shared = solver.operations, solver.copies.shared
+    assert isinstance(ops, CpuConsensus)
+    ops.equations.linearize(solver.y)
+    system = ops.equations.system
+    K = ops.drawn.prior.penalty * solver.K[shared]
     if isinstance(solver, Admm):  # target z − u, and of rotations u = ŵR
         R, g = solver.y.cameras[shared, :9].reshape(-1, 3, 3), system.g_c[shared]
         w = -g[:, :3] / (2 * K[:, :1])
@@ -320,15 +325,15 @@ def test_admm_renews_its_metric_and_keeps_its_multipliers() -> None:
     """K is the mean over copies of what each device sees, in plain arithmetic."""
     solver = consensus(CITY, method="admm")
     assert isinstance(solver, Admm)
-    first = solver.prior.K.copy()
+    first = solver.K.copy()
     for _ in range(RENEWED - 1):
         solver.iterate()
-        np.testing.assert_array_equal(solver.prior.K, first)
+        np.testing.assert_array_equal(solver.K, first)
     solver.minimize(solver.z - solver.memory)
-    force = solver.prior.K * solver.memory
+    force = solver.K * solver.memory
     solver.renew()
     shared, source = solver.copies.shared, solver.copies.source
-    np.testing.assert_allclose(solver.prior.K * solver.memory, force, rtol=1e-12)
+    np.testing.assert_allclose(solver.K * solver.memory, force, rtol=1e-12)
     U = np.zeros((len(source), 9))
     seen_by = solver.copies.shard.intra
     copied = replace(
@@ -341,9 +346,9 @@ def test_admm_renews_its_metric_and_keeps_its_multipliers() -> None:
     seen = np.column_stack([U[:, :3].mean(axis=1) / 2, U[:, 3:6].mean(axis=1), U[:, 6:]])
     for i in np.flatnonzero(shared):
         mean = seen[source == source[i]].mean(axis=0)
-        np.testing.assert_allclose(solver.prior.K[i, [0, 9, 12, 13, 14]], mean, rtol=1e-9)
-    assert (np.abs(solver.prior.K - first)[shared] > 0.01 * first[shared]).any()
-    assert (solver.prior.K[~shared] == 0).all()
+        np.testing.assert_allclose(solver.K[i, [0, 9, 12, 13, 14]], mean, rtol=1e-9)
+    assert (np.abs(solver.K - first)[shared] > 0.01 * first[shared]).any()
+    assert (solver.K[~shared] == 0).all()
     assert (solver.memory[~shared] == 0).all()
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from enum import Enum, IntEnum, auto
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from daba.core.types import Floats, State
+from daba.core.types import Bools, Floats, State
 from daba.distributed.comm.base import Blocks
 
 Phase = Callable[[], None]
+Block = Literal["cameras", "points"]
 
 
 class Row(IntEnum):
@@ -254,7 +255,7 @@ class Operations(Protocol):
         """ΔE^α(x⁺ | x), all of an inter observation's on its point's device: the only one to know
         both ends before the boundary is refined."""
 
-    def refine(self, block: Literal["cameras", "points"], again: bool) -> None:
+    def refine(self, block: Block, again: bool) -> None:
         """Move the boundary's cameras or points to lower the true F; `again` if they have moved in
         this iteration."""
 
@@ -264,3 +265,49 @@ class Operations(Protocol):
     def finish(self) -> None:
         """The surrogate at x⁺, F^α = E^α + ΔE^α(x⁺ | x), the limit of the radius, the restart
         level, and x ← x⁺."""
+
+
+class ConsensusOperations(Operations, Protocol):
+    """What ADMM and Douglas–Rachford ask besides: x are the copies of all devices here, to which
+    every observation is intra, and the surrogate is a prior that draws copies to targets. A second
+    estimate is shown to users: means of what is copied, and of the rest what is best for them."""
+
+    def set_prior(self, kind: Any, K: Floats, penalty: float) -> None:
+        """Its formulas (a `Prior`), metric and κ; targets follow."""
+
+    def draw_to(self, target: Floats) -> None:
+        """Set the copies' targets."""
+
+    def local_objective(self) -> Floats:
+        """E^α at x, (S,)."""
+
+    def only(self, active: Bools) -> None:
+        """After `begin`: take the step on these devices alone."""
+
+    def advance(self) -> None:
+        """x ← x⁺."""
+
+    def copied(self) -> Floats:
+        """The copies in x, on the host."""
+
+    def blocks(self) -> Floats:
+        """After `linearize`: of each copied camera the diagonal of U, of each point V."""
+
+    def reach(self) -> Floats:
+        """After `linearize`: how far each point may move in a step."""
+
+    def show(self, x: State) -> None:
+        """The estimate that is shown."""
+
+    def follow(self, z: Floats, steps: int) -> None:
+        """Show other means: what is not copied follows, each variable by a few steps of its own
+        that lower F from where it was shown last."""
+
+    def shown(self) -> State:
+        """On the host."""
+
+    def shown_objective(self) -> Floats:
+        """F and squared pixel error of what is shown, (S, 2)."""
+
+    def shown_gradient(self) -> State:
+        """Of F, by each device's observations."""

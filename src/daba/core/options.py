@@ -216,7 +216,7 @@ class Options:
     @property
     def rounds(self) -> tuple[Literal["cameras", "points"], ...]:
         """Which variables of the boundary are refined in an iteration, in turn."""
-        return () if self.centralized else ROUNDS[self.refine]
+        return () if self.centralized or self.copies else ROUNDS[self.refine]
 
     @property
     def copies(self) -> bool:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from daba.backends.cpu.lm.operations import CpuOperations
     from daba.backends.cpu.threads import Pool
     from daba.backends.gpu.lm.operations import GpuOperations
+    from daba.backends.operations import Block, ConsensusOperations
     from daba.core.lm import Loss, Observations
     from daba.core.types import Int32
     from daba.distributed.comm.base import Communicator
@@ -215,12 +216,28 @@ class Gpu:
                 with _stopped_clock(self):
                     rehearse(solver)
             return solver
+        if options.copies:
+            return self._consensus(shard.on_host(), options, comm)
         if shard.constraints is not None:  # of a store, which is looked into only now
             raise DabaError(f"no GPU can be used: {CONSTRAINED}; use --backend cpu")
         self.everywhere(lambda: check_memory(shard, options, self.device))
         return gpu_solver(
             shard, options, comm, self.device, lambda ops: self.compile(ops.launch_all)
         )
+
+    def _consensus(self, shard: Shard, options: Options, comm: Communicator) -> Solver:
+        from daba.backends.gpu.memory import check_memory
+        from daba.solver.make import consensus_solver
+
+        def operations(shard: Shard, block: Block) -> ConsensusOperations:
+            from daba.backends.gpu.consensus import GpuConsensus
+
+            self.everywhere(lambda: check_memory(shard, options, self.device))
+            ops = GpuConsensus(shard, options, block, self.device)
+            self.compile(ops.launch_all)
+            return ops
+
+        return consensus_solver(shard, options, comm, operations)
 
 
 def _plain(shard: Shard, options: Options) -> bool:
@@ -237,8 +254,6 @@ def make_backend(options: Options, comm: Communicator, constrained: bool = False
     if options.backend == "cpu":
         return Cpu(options, comm, constrained)
     missing = why_no_gpu()
-    if options.method in ("admm", "dr"):
-        missing = f"{options.method} runs on the CPU only"
     if constrained and not options.centralized:
         missing = CONSTRAINED
     if not missing and options.linear_solver == "direct" and not options.centralized:

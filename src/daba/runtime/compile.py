@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from daba.core.options import ROUNDS, Options
+from daba.core.options import Options
 
 if TYPE_CHECKING:
     from daba.backends.cpu.compiler import Job
@@ -121,7 +121,7 @@ def jobs_for(options: Options, constrained: bool) -> list[Job]:
 
     daba = options.accelerated
     consensus = options.copies
-    rounds = () if consensus else ROUNDS[options.refine]
+    rounds = options.rounds
     used = []
     if "cameras" in rounds or options.method == "dr":
         used += [refine.refine_cameras]
@@ -152,7 +152,7 @@ def _under_constraints(options: Options) -> list[Job]:
     from daba.backends.cpu.kernels import objective, refine, schur, sharing
     from daba.backends.cpu.kernels.binding import job
 
-    rounds = ROUNDS[options.refine]
+    rounds = options.rounds
     jobs = [job(refine.refine_cameras, constrained=True)] if "cameras" in rounds else []
     jobs += [job(refine.refine_points, constrained=True)] if rounds else []
     jobs += [job(schur.product), job(sharing.intrinsics_systems)]

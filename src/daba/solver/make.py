@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from daba.backends.cpu.equations import LinearSolver
     from daba.backends.cpu.operations import CpuOperations
     from daba.backends.gpu.operations import GpuOperations
+    from daba.backends.operations import Block, ConsensusOperations
     from daba.solver.algorithm import Algorithm1
+    from daba.solver.consensus.consensus import Consensus, MakeOperations
 
 MOST_GROUPS_FOR_DIRECT = 12
 """Of cameras on a device that share d: each adds three right-hand sides to a direct solution."""
@@ -29,18 +31,30 @@ def make_solver(shard: Shard, options: Options, comm: Communicator | None = None
     comm = comm or Communicator()
     if not options.copies:
         return cpu_solver(shard, options, comm)
+
+    def operations(shard: Shard, block: Block) -> ConsensusOperations:
+        from daba.backends.cpu.consensus import CpuConsensus
+        from daba.backends.cpu.equations import Equations
+
+        equations = Equations(shard, options.loss, make_linear_solver(shard, options, comm))
+        return CpuConsensus(shard, options, equations, block)
+
+    return consensus_solver(shard, options, comm, operations)
+
+
+def consensus_solver(
+    shard: Shard, options: Options, comm: Communicator, make: MakeOperations
+) -> Consensus:
+    """ADMM or Douglas–Rachford, wherever `make` makes its operations."""
     if shard.constraints:
         raise DabaError(
             f"{options.method} knows no fixed parameters, shared intrinsics or priors; use "
             "--method daba, duba or lm"
         )
-    if options.method == "admm":
-        from daba.solver.consensus.admm import Admm
+    from daba.solver.consensus.consensus import Admm, DouglasRachford
 
-        return Admm(shard, options, comm)
-    from daba.solver.consensus.douglas_rachford import DouglasRachford
-
-    return DouglasRachford(shard, options, comm)
+    method = Admm if options.method == "admm" else DouglasRachford
+    return method(shard, options, comm, make)
 
 
 def cpu_solver(shard: Shard, options: Options, comm: Communicator | None = None) -> Algorithm1:

@@ -58,4 +58,4 @@ def test_all_that_iterations_launch_is_compiled_ahead() -> None:
         env=env, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-3000:]
-    assert run.stdout.splitlines() == ["missing"] * 5
+    assert run.stdout.splitlines() == ["missing"] * 7

@@ -9,7 +9,7 @@ import pytest
 from jobs import needs_mpi, run, run_all, scene
 
 import daba
-from daba.solver.consensus.admm import RENEWED
+from daba.solver.consensus.consensus import RENEWED
 from daba.tools.bench.footprint import footprint
 
 pytestmark = [needs_mpi, pytest.mark.usefixtures("compiled")]

@@ -20,7 +20,7 @@ from daba.io.store.writing import write_store
 from daba.partition.ordering import lay_out
 from daba.partition.partition import make_partition, partition_from_arrays
 from daba.problem.problem import Problem
-from daba.solver.consensus.admm import RENEWED
+from daba.solver.consensus.consensus import RENEWED
 
 pytestmark = [needs_mpi, pytest.mark.usefixtures("compiled")]
 

@@ -13,7 +13,7 @@ import pytest
 import daba
 from daba.core.errors import DabaError
 from daba.problem.problem import Problem
-from daba.solver.consensus.admm import RENEWED
+from daba.solver.consensus.consensus import RENEWED
 from daba.tools.bench.cases import Case
 from daba.tools.bench.ceres import CONFIGURATIONS, find_program, run_ceres
 from daba.tools.bench.footprint import footprint

@@ -59,8 +59,9 @@ class Arrays:
         self.C, self.P, self.S = C, P, S
         self.all_C = C + len(shard.ghost_cameras)
         self.all_P = P + len(shard.ghost_points)
-        self.surrogate = not options.centralized
+        self.surrogate = not (options.centralized or options.copies)
         self.accelerated, self.refined = options.accelerated, bool(options.rounds)
+        self.copies = options.copies
         # by the whole problem: sums must not depend on what else a process holds
         self.lanes = lists.lanes_of(shard.extent.cameras, shard.extent.observations)
         self._order()
@@ -105,6 +106,8 @@ class Arrays:
             torch.arange(self.S, device=self.device, dtype=torch.int32), counts
         )
         self.both_c, self.both_l = self.inter_c, self.inter_l
+        if self.copies:  # with which all that is not copied is refined
+            self.both_c, self.both_l = self.intra_c, self.intra_l
         if self.refined:
             both = Ends.together(intra, inter)
             of_edge = torch.diff(self.inter_c.begins) > 0
@@ -120,8 +123,9 @@ class Arrays:
         self.bar = self.x.clone() if self.accelerated else self.x
         ptr = self.shard.devices.camera_ptr
         centers = self.shard.start.cameras[:, 9:12]
-        centroid = [centers[ptr[a] : ptr[a + 1]].mean(axis=0) for a in range(self.S)]
-        self.centroid = torch.from_numpy(np.stack(centroid)).to(self.device)
+        count = np.maximum(np.diff(ptr), 1)[:, None]
+        centroid = [centers[ptr[a] : ptr[a + 1]].sum(axis=0) for a in range(self.S)]
+        self.centroid = torch.from_numpy(np.stack(centroid) / count).to(self.device)
         """Where the linear solver counts coordinates from, on each device."""
 
     def _workspace(self) -> None:

@@ -118,19 +118,19 @@ class Launches:
 
     # The system, and conjugate gradients
 
-    def linearize(self) -> None:
+    def linearize(self, x: Estimate) -> None:
         """The system of the intra observations at x, and the linear solver's records of it."""
         a = self.a
         intra.linearize_points[(a.intra_l.count,)](
-            **a.intra_l.arguments, **a.x.arguments(), V=a.V, g=a.g, P=a.P, T=self.terms,
+            **a.intra_l.arguments, **x.arguments(), V=a.V, g=a.g, P=a.P, T=self.terms,
             **self.lanes, **self.loss,
         )  # fmt: skip
         intra.linearize_cameras[(a.C,)](
-            **a.intra_c.arguments, **a.x.arguments(), U=a.U, bound=a.camera_bound, T=self.terms,
+            **a.intra_c.arguments, **x.arguments(), U=a.U, bound=a.camera_bound, T=self.terms,
             W=self.linear, **self.block_lanes, **self.loss,
         )  # fmt: skip
         schur.fill_cameras[(blocks_of(a.C * 16, FLAT),)](
-            a.x.cameras, owner=a.owner_c, centroid=a.centroid, record_c=a.record_c, C=a.C,
+            x.cameras, owner=a.owner_c, centroid=a.centroid, record_c=a.record_c, C=a.C,
             STRIDE=a.stride, B=FLAT, num_warps=4,
         )  # fmt: skip
 
@@ -240,10 +240,10 @@ class Launches:
             new=a.new.points, **self.lanes, **self.table,
         )  # fmt: skip
 
-    def refine(self, block: str, again: bool) -> None:
+    def refine(self, x: Estimate, block: str, again: bool) -> None:
         """Move the boundary's points, or cameras, to lower the true F."""
         a = self.a
-        fixed: dict[str, Any] = {**a.new.arguments(), "T": self.terms, **self.loss, **self.table}
+        fixed: dict[str, Any] = {**x.arguments(), "T": self.terms, **self.loss, **self.table}
         if block == "cameras":
             refine.refine_cameras[(a.C,)](
                 **a.both_c.arguments, partial=a.sums.column(Row.SUM_REFINED_C),

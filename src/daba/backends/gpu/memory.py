@@ -22,9 +22,8 @@ def needed(cameras: int, points: int, intra: int, inter: int, options: Options) 
     precision = precision_of(options.precision, intra + inter)
     w = 4 if precision.linear == torch.float32 else 8
     k = 16 if precision.records == torch.float32 else 32
-    accelerated = options.method == "daba" and not options.centralized
-    refined = not options.centralized and options.refine != "none"
-    states = 4 if accelerated else 2
+    accelerated, refined = options.accelerated, bool(options.rounds)
+    states = 4 if accelerated else 3 if options.copies else 2
     surrogates = 0 if options.centralized else 2 if accelerated else 1
     observations = 2 * k * (intra + inter) + (2 * k * (inter + intra // 2) if refined else 0)
     setting_up = (8 * 6 + 2 * k) * max(intra, inter)  # orders, and one list as it is made

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import partial
-from typing import Literal
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from daba.backends.gpu.graphs import Graphs
 from daba.backends.gpu.launches import Launches
 from daba.backends.gpu.precision import precision_of
 from daba.backends.gpu.setting_up import TorchArrays
-from daba.backends.operations import Base, Operations, Phase, Row, Status
+from daba.backends.operations import Base, Block, Operations, Phase, Row, Status
 from daba.core.options import Options
 from daba.core.types import Floats, State
 from daba.distributed.comm.base import Blocks, Exchange
@@ -195,7 +194,7 @@ class GpuOperations(Operations):
         launches.start()
 
     def linearize(self) -> None:
-        self.launches.linearize()
+        self.launches.linearize(self.arrays.x)
 
     def assemble(self, base: Base) -> None:
         self.launches.assemble(*self.surrogate(base))
@@ -258,8 +257,8 @@ class GpuOperations(Operations):
     def slack(self) -> None:
         self.launches.slack()
 
-    def refine(self, block: Literal["cameras", "points"], again: bool) -> None:
-        self.launches.refine(block, again)
+    def refine(self, block: Block, again: bool) -> None:
+        self.launches.refine(self.arrays.new, block, again)
 
     def exchange(self, blocks: Blocks, final: bool) -> None:
         self.ghosts.update(self.arrays.new, blocks)

@@ -46,7 +46,7 @@ def tolerances_of(options: Options, cameras: int) -> Tolerances:
         wanted = loose if cameras > FEW else Tolerances(0.01, 1e-3, given.most)
     elif cameras > EXACT:
         wanted = given
-    elif options.refine != "none":
+    elif options.rounds or options.copies:
         loose = Tolerances(0.0, 1e-3, MOST_OF_SWEEP)
         wanted = loose if cameras > FEW else Tolerances(0.0, 1e-5, given.most)
     elif cameras <= SMALL:

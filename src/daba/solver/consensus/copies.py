@@ -13,18 +13,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any
 
 import numpy as np
 
-from daba.backends.cpu.equations import NoSurrogate
-from daba.core.types import Bools, Floats, System
+from daba.backends.operations import Block
+from daba.core.types import Bools, Floats
 from daba.distributed.comm.base import Communicator, Exchange
 from daba.distributed.shard import Shard, State, join
 from daba.partition.ordering import Extent, Piece, Records
 from daba.problem.problem import Ints
 
-Block = Literal["cameras", "points"]
 KEPT: dict[Block, Block] = {"cameras": "points", "points": "cameras"}
 """What stays where it is when cameras, or points, are copied."""
 UNIT = np.array([1.0, 0.0, 0.0, 1.0, 0.0, 1.0])
@@ -54,6 +53,12 @@ class Copies:
     """Copies of each own variable."""
     shared: Bools
     """Of each copy here, whether there are others."""
+
+    @property
+    def alone(self) -> Shard:
+        """The devices with their copies, and no ghosts: all that local solves look at."""
+        none = np.empty(0, self.shard.ghost_cameras.dtype)
+        return replace(self.shard, ghost_cameras=none, ghost_points=none)
 
     @property
     def source(self) -> Ints:
@@ -210,16 +215,16 @@ def _pair(block: Block, copied: np.ndarray, kept: np.ndarray) -> tuple[np.ndarra
     return (copied, kept) if block == "cameras" else (kept, copied)
 
 
-class Prior(NoSurrogate, ABC):
-    """Of the copies of all devices here; it stands where DABA has a surrogate."""
+class Prior(ABC):
+    """½κ (x − x̂)ᵀK(x − x̂) of copies. It stands where DABA has a surrogate, and is written down once
+    for NumPy's arrays and for a GPU's tensors: matrix and gradient are added to in place."""
 
-    def __init__(self, shard: Shard, K: Floats, target: Floats, penalty: float) -> None:
-        super().__init__(shard)
-        self.shard, self.K, self.target, self.penalty = shard, K, target, penalty
+    def __init__(self, K: Any, target: Any, penalty: float) -> None:
+        self.K, self.target, self.penalty = K, target, penalty
 
     @staticmethod
     @abstractmethod
-    def metric(system: System, kind: str) -> Floats:
+    def metric(blocks: Floats, kind: str) -> Floats:
         """The numbers that K is made of, from each device's own Gauss–Newton matrix."""
 
     @staticmethod
@@ -227,74 +232,79 @@ class Prior(NoSurrogate, ABC):
     def spread(numbers: Floats) -> Floats:
         """K, made of these numbers."""
 
+    @abstractmethod
+    def squares(self, x: Any) -> Any:
+        """(x − x̂)ᵀK(x − x̂) of each copy, (n,)."""
+
+    @abstractmethod
+    def add_to(self, matrix: Any, gradient: Any, x: Any) -> None:
+        """Add gradient and curvature at x: to U's diagonals and g_c, (n, 9), or to V's upper
+        triangles, (n, 6), and g_l, (n, 3)."""
+
 
 class CameraPrior(Prior):
-    """½κ Σ K_a (c − ĉ)_a² over the 15 numbers (R, t, d) of a camera: |R − R̂|² is the chordal
-    distance, and R̂ need not be a rotation."""
+    """K_a (c − ĉ)_a² over the 15 numbers (R, t, d) of a camera: |R − R̂|² is the chordal distance,
+    and R̂ need not be a rotation."""
 
     @staticmethod
-    def metric(system: System, kind: str) -> Floats:
-        """One number for R, one for t and one for each of d; a turn by ω makes |R − R̂|² = 2|ω|²."""
-        diagonal = np.einsum("iaa->ia", system.U)
-        turn, move = diagonal[:, :3].mean(axis=1), diagonal[:, 3:6].mean(axis=1)
-        return np.column_stack([0.5 * turn, move, diagonal[:, 6:]])
+    def metric(blocks: Floats, kind: str) -> Floats:
+        """Of U's diagonals one number for R, one for t and one for each of d; a turn by ω makes
+        |R − R̂|² = 2|ω|²."""
+        turn, move = blocks[:, :3].mean(axis=1), blocks[:, 3:6].mean(axis=1)
+        return np.column_stack([0.5 * turn, move, blocks[:, 6:]])
 
     @staticmethod
     def spread(numbers: Floats) -> Floats:
         return np.repeat(numbers, CAMERA_NUMBERS, axis=1)
 
-    def value(self, x: State, active: Bools) -> Floats:
-        terms = (self.K * np.square(x.cameras - self.target)).sum(axis=1)
-        return 0.5 * self.penalty * sum_by(terms, self.shard.devices.camera_ptr)
+    def squares(self, x: Any) -> Any:
+        return (self.K * (x - self.target) ** 2).sum(1)
 
-    def add_to(self, system: System, x: State) -> None:
+    def add_to(self, matrix: Any, gradient: Any, x: Any) -> None:
         """½|R − R̂|² has the gradient Σ R̂ₐ × Rₐ (over columns) along ω, and the curvature 2."""
-        K = self.penalty * self.K
-        R, target = (c[:, :9].reshape(-1, 3, 3) for c in (x.cameras, self.target))
-        system.g_c[:, :3] += K[:, :1] * np.cross(target, R, axis=1).sum(axis=2)
-        system.g_c[:, 3:] += K[:, 9:] * (x.cameras - self.target)[:, 9:]
-        a = np.arange(9)
-        system.U[:, a, a] += np.hstack([np.repeat(2.0 * K[:, :1], 3, axis=1), K[:, 9:]])
+        K, hat = self.penalty * self.K, self.target
+        for a, b, c in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+            up, down = slice(3 * b, 3 * b + 3), slice(3 * c, 3 * c + 3)
+            turn = hat[:, up] * x[:, down] - hat[:, down] * x[:, up]
+            gradient[:, a] += K[:, 0] * turn.sum(1)
+            matrix[:, a] += 2.0 * K[:, 0]
+        gradient[:, 3:] += K[:, 9:] * (x - hat)[:, 9:]
+        matrix[:, 3:] += K[:, 9:]
 
 
 class PointPrior(Prior):
-    """½κ (l − l̂)ᵀK(l − l̂), K a 3×3 matrix per point, as its upper triangle (P, 6)."""
+    """K is a 3×3 matrix per point, as its upper triangle (P, 6)."""
 
     @staticmethod
-    def metric(system: System, kind: str) -> Floats:
+    def metric(blocks: Floats, kind: str) -> Floats:
         """V, in which depth is uncertain, with some of its mean eigenvalue, because along a ray
         nothing else may hold a copy; or only this eigenvalue."""
         share = ROUND if kind == "matrix" else 1.0
-        mean = system.V[:, [0, 3, 5]].mean(axis=1, keepdims=True)
-        return (1.0 - share) * system.V + share * mean * UNIT
+        mean = blocks[:, [0, 3, 5]].mean(axis=1, keepdims=True)
+        return (1.0 - share) * blocks + share * mean * UNIT
 
     @staticmethod
     def spread(numbers: Floats) -> Floats:
         return numbers
 
-    def value(self, x: State, active: Bools) -> Floats:
-        off = x.points - self.target
-        terms = (off * times(self.K, off)).sum(axis=1)
-        return 0.5 * self.penalty * sum_by(terms, self.shard.devices.point_ptr)
+    def squares(self, x: Any) -> Any:
+        off = x - self.target
+        pulls = self._pulls(off)
+        return off[:, 0] * pulls[0] + off[:, 1] * pulls[1] + off[:, 2] * pulls[2]
 
-    def add_to(self, system: System, x: State) -> None:
-        system.V[:] += self.penalty * self.K
-        system.g_l[:] += self.penalty * times(self.K, x.points - self.target)
+    def add_to(self, matrix: Any, gradient: Any, x: Any) -> None:
+        matrix += self.penalty * self.K
+        for a, pull in enumerate(self._pulls(x - self.target)):
+            gradient[:, a] += self.penalty * pull
 
-
-def times(K: Floats, v: Floats) -> Floats:
-    """K v for matrices given by their upper triangles, (n, 6)."""
-    x, y, z = v.T
-    return np.stack(
-        [
+    def _pulls(self, v: Any) -> tuple[Any, Any, Any]:
+        """K v."""
+        K, x, y, z = self.K, v[:, 0], v[:, 1], v[:, 2]
+        return (
             K[:, 0] * x + K[:, 1] * y + K[:, 2] * z,
             K[:, 1] * x + K[:, 3] * y + K[:, 4] * z,
             K[:, 2] * x + K[:, 4] * y + K[:, 5] * z,
-        ],
-        axis=1,
-    )
+        )
 
 
-def sum_by(values: Floats, ptr: np.ndarray) -> Floats:
-    """Sum of each device's values."""
-    return np.array([values[lo:hi].sum() for lo, hi in zip(ptr[:-1], ptr[1:], strict=True)])
+PRIORS: dict[Block, type[Prior]] = {"cameras": CameraPrior, "points": PointPrior}

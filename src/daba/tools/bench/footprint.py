@@ -19,7 +19,7 @@ from daba.partition.statistics import statistics
 from daba.problem.checks import CAMERA_RECORD
 from daba.problem.problem import Problem
 from daba.runtime.prediction import predict_lm
-from daba.solver.consensus.admm import RENEWED
+from daba.solver.consensus.consensus import RENEWED
 from daba.solver.consensus.copies import CAMERA_NUMBERS, Block
 from daba.solver.linear.factor_memory import with_factors
 from daba.solver.lm.footprint import LIBRARIES
