@@ -158,6 +158,22 @@ def test_conjugate_gradients_come_to_the_same(
     assert_close(solution.shared, found[1], rtol=1e-3)
 
 
+def test_a_coarse_space_without_modes() -> None:
+    """Where no eigenmode is below the threshold there is nothing to solve."""
+    parts = parts_named("ray")
+    _, gpu, _ = both(parts, Loss(0, 1.0))
+    network = Network(parts, Communicator())
+    space = make_space(parts, gpu, network, parts.cluster, 2)
+    _, z = gpu.damp(MU)
+    space.take(gpu.zeros((parts.num_frames, parts.kind.block, 0)), travels=False)
+    h = gpu.no_steps()
+    found = deflated.Deflated(parts, gpu, network, space, 100)._coarse(MU, z, h)
+    assert space.size == 0
+    assert found.energy == 0.0
+    assert not found.frames.any()
+    assert not h.any()
+
+
 @jit
 def angles(y: Any, x: Any, out: Any, N: tl.constexpr) -> None:
     at = tl.arange(0, N)

@@ -148,6 +148,8 @@ class GpuCoarseSpace(CoarseSpace):
         return self.scale * (self.inverse.T @ (self.inverse @ (self.scale * c)))
 
     def by_block(self, c: Tensor) -> Tensor:
+        if not len(c):  # where eigenmodes are looked for, there may be none
+            return c.new_zeros(self.columns.shape)
         return torch.where(self.at >= 0, c[torch.clamp(self.at, min=0)], 0.0)
 
     def extend(self, c: Tensor) -> tuple[Tensor, Tensor]:

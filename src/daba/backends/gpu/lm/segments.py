@@ -68,7 +68,7 @@ class Scatter:
     def sum(self, rows: Tensor) -> Tensor:
         """Of rows, (·, columns), or of numbers."""
         out = torch.zeros((self.size, *rows.shape[1:]), dtype=rows.dtype, device=rows.device)
-        if len(self.where):  # rows may have no columns, and none may be known
+        if len(self.where) and rows.numel():  # rows may have no columns, and none may be known
             flat = rows.reshape(len(rows), -1)
             out.view(self.size, -1)[self.where] = add_rows(flat, self.begins, self.index)
         return out
