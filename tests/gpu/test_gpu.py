@@ -114,7 +114,7 @@ def test_too_little_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         solve()
 
 
-@pytest.mark.parametrize("method", ["none", "sweep", "lm"])
+@pytest.mark.parametrize("method", ["none", "sweep", "lm", "admm"])
 def test_processes_that_share_a_gpu(method: str, tmp_path: Path) -> None:
     """Two and four find the bits of one; with lm, whose matrices libraries multiply in batches, all
     but the bits."""

@@ -3,7 +3,7 @@
 
     torchrun --nproc-per-node 2 tests/helpers/gpu_process.py OUT.npz cpu none
 
-On a GPU `lm` is a method, too, and there are four devices.
+On a GPU `lm` and `admm` are methods, too, and there are four devices.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ def main() -> None:
     problem = tiny_problem(4, 8) if small else tiny_problem(12, 200)
     devices = 2 if small else 4
     partition = daba.partition_from_arrays(problem, np.arange(problem.num_cameras) % devices)
-    found = solved_by_lm if method == "lm" else iterated
+    found = solved if method in ("lm", "admm") else iterated
     F, sent, solution = found(problem, partition, comm, device, method)
     if comm.rank == 0:
         np.savez(out, F=F, points=solution.points, cameras=solution.cameras, sent=sent)
 
 
-def solved_by_lm(
+def solved(
     problem: daba.Problem, partition: daba.Partition, comm: Any, device: str, method: str
 ) -> Any:
     result = daba.solve(
-        problem, partition=partition, method="lm", backend="gpu", comm=comm, iterations=8,
+        problem, partition=partition, method=method, backend="gpu", comm=comm, iterations=8,
         linear_solver="pcg",
     )  # fmt: skip
     sent = sum(entry.bytes_sent for entry in result.history)

@@ -200,7 +200,7 @@ class Gpu:
         from daba.backends.gpu.memory import check_memory
         from daba.solver.make import gpu_solver
 
-        if options.centralized and not _plain(shard, options):
+        if options.centralized and not self._plain(shard, options):
             if options.precision not in ("auto", "float64"):
                 raise DabaError(
                     "lm on several devices, in pixels, with constraints or with a direct solution "
@@ -239,14 +239,19 @@ class Gpu:
 
         return consensus_solver(shard, options, comm, operations)
 
+    def _plain(self, shard: Shard, options: Options) -> bool:
+        """Whether the kernels of Algorithm 1 serve for lm, with conjugate gradients, which they do
+        many times as fast where these are few: of the 29 million observations of a landscape, 6 ms
+        an iteration against 110 or more on an H200. They know one device, rays, and no
+        constraints."""
+        rays = options.error != "pixel" and shard.constraints is None
+        if not rays or shard.extent.devices > 1 or options.linear_solver == "direct":
+            return False
+        if options.linear_solver == "pcg" or options.precision not in ("auto", "float64"):
+            return True
+        from daba.backends.gpu.sparsity import direct_pays
 
-def _plain(shard: Shard, options: Options) -> bool:
-    """Whether the kernels of Algorithm 1 serve for lm, which they do many times as fast: of the 29
-    million observations of a landscape, 14 ms an iteration against 110 or more on an H200. They
-    know one device, rays, and no constraints."""
-    direct = options.linear_solver == "direct"
-    rays = options.error != "pixel" and shard.constraints is None
-    return rays and shard.extent.devices == 1 and not direct
+        return not direct_pays(shard, self.device)
 
 
 def make_backend(options: Options, comm: Communicator, constrained: bool = False) -> Backend:

@@ -18,6 +18,7 @@ from daba.solver.algorithm import extrapolation_scales
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
+from daba.backends.gpu import sparsity  # noqa: E402
 from daba.backends.gpu.setting_up import TorchArrays  # noqa: E402
 
 PROBLEM = tiny_problem(12, 200)
@@ -72,6 +73,24 @@ def test_a_store_of_arrays_that_cannot_be_written() -> None:
         array.flags.writeable = False
     shard = join([piece], 0, layout.extent, None, TorchArrays("cpu"))
     assert_equal(join([piece], 0, layout.extent).intra, Observations(*shard.on_host().intra))
+
+
+def test_pairs_of_cameras_that_see_common_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain: camera i sees the points 5 i to 5 i + 9."""
+    monkeypatch.setattr(sparsity, "POINTS", 17)
+    kept = np.abs(PROBLEM.point_index - 5 * PROBLEM.camera_index - 4.5) < 5.0
+    chain = replace(
+        PROBLEM, points=PROBLEM.points[:65],
+        **{name: getattr(PROBLEM, name)[kept]
+           for name in ("camera_index", "point_index", "u", "weights")},
+    )  # fmt: skip
+    whole = daba.partition_from_arrays(chain, np.zeros(12, np.int32))
+    for arrays in (ON_HOST, TorchArrays("cpu")):
+        layout = lay_out(chain, whole, "ray", arrays)
+        shard = join([layout.piece(0)], 0, layout.extent, None, arrays)
+        found = sparsity.density(shard, "cpu")
+        assert found == pytest.approx((12 + 2 * 11) / 12**2)
+        assert sparsity.direct_pays(shard, torch.device("cpu"))
 
 
 @pytest.mark.parametrize(
