@@ -27,7 +27,7 @@ def kernels() -> set[str]:
 def lm_kernels() -> set[str]:
     """Those of Levenberg–Marquardt: every function that asks which program it is."""
     found = set()
-    for name in ("passes", "products", "coarse"):
+    for name in ("passes", "settle", "products", "coarse"):
         text = (KERNELS / "lm" / f"{name}.py").read_text()
         for function in text.split("@jit\n")[1:]:
             if "tl.program_id" in function:

@@ -12,36 +12,28 @@ import numpy as np
 import torch
 
 from daba.backends.gpu.kernels.exact import bits
-from daba.backends.gpu.kernels.lm import coarse as coarse_kernels
 from daba.backends.gpu.kernels.lm import products
 from daba.backends.gpu.kernels.lm.binding import kernels, tile_width
-from daba.backends.gpu.lm.arrays import ObservationArrays
-from daba.backends.gpu.lm.coarse import CoarseLists
+from daba.backends.gpu.lm.coarse_operations import CoarseOperations
 from daba.backends.gpu.lm.factors import Factors
-from daba.backends.gpu.lm.segments import Segments, add_rows
+from daba.backends.gpu.lm.segments import add_rows
 from daba.backends.gpu.tensors import Tensor
 from daba.core.decisions import DIAGONAL_FLOOR, STEP_BOUND
-from daba.core.lm import CoarseBlocks, Estimate, Loss
+from daba.core.lm import Estimate, Loss
 from daba.core.types import Bools, Floats, Int32
 from daba.distributed.lm_shard import LmShard
 
 ENOUGH = 1e-6
 """A point rests when its model promises less than this share of its terms of F."""
-SEVERAL = 32
-"""Columns that `push_columns` takes at once."""
 
 
-class GpuOperations:
+class GpuOperations(CoarseOperations):
     """The devices of one process on one GPU."""
 
-    on_gpu = True
-    where = staticmethod(torch.where)
-
     def __init__(self, shard: LmShard, loss: Loss, device: torch.device | str = "cuda") -> None:
-        self.shard, self.device = shard, torch.device(device)
-        kind = shard.kind
+        super().__init__(shard, torch.device(device))
+        kind, a = shard.kind, self.a
         self.kernels: Any = kernels(kind)
-        self.a = a = ObservationArrays(shard, self.device)
         self.B, self.G = kind.block, kind.columns
         self.W = tile_width(self.B + self.G + 1)
         rows = len(a.row_point)
@@ -62,9 +54,6 @@ class GpuOperations:
             self.free[a.put(shard.fixed_frames)] = 0.0
         self.loss = {"KIND": loss.kind, "RADIUS": bits(loss.radius)}
         self._priors()
-        self.lists: CoarseLists | None = None
-        self.here: dict[int, tuple[Any, Tensor]] = {}
-        self.frames_of = Segments(a.put(shard.frame_ptr))
         self.copies: dict[str, Floats] = {}
 
     def launch_all(self, x: Estimate) -> None:
@@ -84,9 +73,6 @@ class GpuOperations:
         self.back_substitute(v, v_s)
         self.settle_points(x, x.points, 1)
 
-    def _zeros(self, *shape: int) -> Tensor:
-        return torch.zeros(shape, dtype=torch.float64, device=self.device)
-
     def _priors(self) -> None:
         known, a = self.shard.point_priors, self.a
         some = len(known.row) > 0
@@ -100,55 +86,6 @@ class GpuOperations:
             "PRIOR_KIND": known.kind,
             "PRIOR_RADIUS": bits(known.radius),
         }
-
-    # Between the host and the GPU
-
-    def upload(self, x: Estimate) -> Estimate:
-        """x with its points on the GPU."""
-        points = self._zeros(len(x.points), 4)
-        points[:, :3] = self.a.put(x.points)
-        return x._replace(points=points)
-
-    def download(self, points: Tensor) -> Floats:
-        """The points of an estimate, (P, 3)."""
-        return np.asarray(points[:, :3].cpu().numpy())
-
-    def no_steps(self) -> Tensor:
-        """Zeros for points."""
-        return self._zeros(self.a.all_P, 4)
-
-    def put(self, array: Any) -> Tensor:
-        """An array of frames, or of the coarse space."""
-        return array if isinstance(array, torch.Tensor) else self.a.put(array)
-
-    def host(self, array: Tensor) -> Floats:
-        """The reverse."""
-        return np.asarray(array.cpu().numpy())
-
-    def zeros(self, shape: int | tuple[int, ...]) -> Tensor:
-        return torch.zeros(shape, dtype=torch.float64, device=self.device)
-
-    def unique(self, keys: Any) -> tuple[Any, Any]:
-        """The keys there are, ascending, and which of them each is."""
-        found, at = torch.unique(self.a.put(keys), return_inverse=True)
-        return self.host(found), self.host(at)
-
-    def dots(self, a: Tensor, b: Tensor) -> Tensor:
-        """Σ a b over the frames of each device here, (S,)."""
-        return self.frames_of.sum((a * b).sum(dim=1, keepdim=True))[:, 0]
-
-    def beside(self, *columns: Tensor) -> Tensor:
-        """Columns, (S,) or (S, ·), side by side."""
-        return torch.column_stack(columns)
-
-    def _put(self, array: Any) -> Tensor:
-        """On the GPU; what is handed over again and again is sent once."""
-        key = id(array)
-        if key not in self.here:
-            if len(self.here) > 16:
-                self.here.pop(next(iter(self.here)))
-            self.here[key] = array, self.a.put(array)
-        return self.here[key][1]
 
     def _seen(self, x: Estimate) -> dict[str, Tensor]:
         return {
@@ -327,97 +264,6 @@ class GpuOperations:
     def push(self, v: Tensor, v_s: Tensor, h: Tensor) -> Tensor:
         """S v = D v + X v_s − W h of own frames; h has its ghosts."""
         return self._push(h, v, v_s)
-
-    # The coarse space
-
-    def _lists(self, coarse: CoarseBlocks) -> CoarseLists:
-        if self.lists is None or self.lists.blocks is not coarse:
-            self.lists = CoarseLists(self.a, self.shard.kind, coarse)
-        return self.lists
-
-    def coarse_rows(self, coarse: CoarseBlocks, Z: Tensor, width: int) -> Tensor:
-        """Y of each point and block that sees it, (·, 3, width)."""
-        return self._lists(coarse).rows(self.J, Z, width)
-
-    def coarse_matrix(self, coarse: CoarseBlocks, Y: Tensor) -> Tensor:
-        """Σ_j Y_jq V'⁻¹ Y_jrᵀ of each device and pair, (S, pairs, width, width)."""
-        return self._lists(coarse).matrix(Y, self.V_inv)
-
-    def coarse_dots(self, coarse: CoarseBlocks, Y: Tensor, h: Tensor) -> Tensor:
-        """Σ_j Y_jq h_j of each device and block that it sees, (S, blocks, width)."""
-        return self._lists(coarse).dots(Y, h)
-
-    def coarse_correct(self, coarse: CoarseBlocks, Y: Tensor, c: Tensor, h: Tensor) -> None:
-        """h −= V'⁻¹ Yᵀ c of own points, c by block."""
-        self._lists(coarse).correct(Y, c, self.V_inv, h)
-
-    def shared_columns(self, coarse: CoarseBlocks, Y: Tensor) -> Tensor:
-        """The columns of S in which what is shared meets own frames, (F, B, m): S applied to one
-        shared parameter after the other, several at once."""
-        s, m, a = self.shard, self.shard.shared.count, self.a
-        index = s.images.index
-        found = []
-        group = s.images.group[: a.I]
-        for first in range(0, m, SEVERAL):
-            some = range(first, min(first + SEVERAL, m))
-            h = self._zeros(a.all_P, 3, len(some))
-            crossed = self._zeros(a.I, self.B, len(some))
-            for n, column in enumerate(some):
-                c = (index == column).astype(float)
-                one = self.no_steps()
-                # the coarse blocks are groups of images only
-                self._lists(coarse).correct(Y, self.a.put(-c), self.V_inv, one)
-                h[:, :, n] = one[:, :3]
-                crossed[:, :, n] = torch.einsum("mab,mb->ma", self.tensors["X"], a.put(c[group]))
-            pushed = self._push_columns(a.row_point, h)
-            if a.I != a.F:
-                crossed = add_rows(crossed.view(a.I, -1), a.images_of).view(pushed.shape)
-            found.append((crossed - pushed) * self.free[:, :, None])
-        return torch.cat(found, dim=2)
-
-    def _push_columns(self, number: Tensor, q: Tensor) -> Tensor:
-        """Σ W q of frames, (F, B, w), q (·, 3, w); `number` is each observation's row of q."""
-        a, w = self.a, q.shape[2]
-        out = torch.empty((a.F, self.B, w), dtype=torch.float64, device=self.device)
-        coarse_kernels.push_columns[(a.F,)](
-            self.J_rows, a.frame_begins, number, q, w, out, B=self.B, WB=tile_width(self.B),
-            W=tile_width(w), L=16, num_warps=2,
-        )  # fmt: skip
-        return out
-
-    # Local eigenmodes
-
-    def gap_matrices(self, runs: Int32) -> Tensor:
-        """V_c⁻¹ − V'⁻¹ of each run of observations of a point by one cluster, (runs, 8)."""
-        obs, a = self.shard.obs, self.a
-        begin = self._put(runs).long()
-        counts = a.put(obs.run_end).long()[begin] - begin
-        of = torch.repeat_interleave(counts)
-        ends = torch.cumsum(counts, 0)
-        at = begin[of] + torch.arange(len(of), device=self.device) - (ends - counts)[of]
-        self.run_begins = torch.cat([ends[:1] * 0, ends])
-        self.run_rows = a.row[at]
-        K = self._zeros(len(begin), 8)
-        if len(begin):
-            coarse_kernels.gap_runs[(-(-len(begin) // 32),)](
-                self.J_rows, self.run_begins, self.run_rows, a.point[begin], self.V_inv, K,
-                len(begin), B=self.B, L=32, num_warps=1,
-            )  # fmt: skip
-        return K
-
-    def gap(self, runs: Int32, run_at: Int32, K: Tensor, X: Tensor) -> Tensor:
-        """Σ W_c K W_cᵀ X: what S_cc has more than it would, were clusters alone; X is (F, B, w)."""
-        a, w = self.a, X.shape[2]
-        q = self._zeros(max(len(runs), 1), 3, w)
-        if len(runs):
-            coarse_kernels.gap_pull[(len(runs),)](
-                self.J_rows, self.run_begins, self.run_rows, a.row_frame, K, X, q, w,
-                B=self.B, W=tile_width(w), num_warps=1,
-            )  # fmt: skip
-        order = (a.row >= 0).nonzero()[:, 0]
-        number = torch.empty_like(a.row_point)
-        number[a.row[order]] = self._put(run_at)[order]
-        return self._push_columns(number, q) * self.free[:, :, None]
 
     # The step
 

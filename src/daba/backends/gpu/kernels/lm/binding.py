@@ -18,7 +18,7 @@ from daba.backends.gpu.kernels.lm import arctangent
 from daba.core import camera_models, lenses, pixel, ray
 from daba.core.lm import ROW, Kind
 
-PASSES = Path(__file__).parent / "passes.py"
+TEMPLATES = tuple(Path(__file__).parent / name for name in ("passes.py", "settle.py"))
 WIDEST = 16
 """Columns of the narrowest tile that products of matrices take."""
 
@@ -56,7 +56,8 @@ def kernels(kind: Kind) -> Any:
         names |= {n: getattr(formulas, n) for n in ("error", "normal_basis", "derivative_row")}
         _run_file(Path(ray.__file__), names)
     _run_text(_row_source(kind), f"row {_tag(kind)}", names)
-    _run_file(PASSES, names)
+    for template in TEMPLATES:
+        _run_file(template, names)
     found = ("objective", "visible", "linearize_points", "linearize_images", "settle_points")
     return SimpleNamespace(**{name: names[name] for name in found})
 
