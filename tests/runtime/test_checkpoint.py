@@ -16,6 +16,7 @@ from daba.core.errors import DabaError, DabaWarning
 from daba.partition.partition import partition_from_arrays
 from daba.runtime.checkpoint import Checkpoints
 from daba.runtime.result import Result
+from daba.solver.lm import cost, make, renewed
 from helpers import make_solver, random_problem, synthetic
 
 pytestmark = pytest.mark.usefixtures("compiled")
@@ -107,6 +108,42 @@ def test_a_resumed_solve_is_as_one_that_never_stopped(method: str, tmp_path: Pat
     assert resumed.problem.points.tobytes() == whole.problem.points.tobytes()
     assert resumed.reason == whole.reason
     assert (np.diff([entry.seconds for entry in resumed.history]) >= 0).all()
+
+
+@pytest.mark.parametrize("error", ["ray", "pixel"])
+def test_what_was_factored_before_a_checkpoint_is_factored_again(
+    error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On two cameras for all, in pixels; there factors of S are of a step before the last."""
+    monkeypatch.setattr(make, "SMALL", 0)
+    monkeypatch.setattr(make, "LEAST_WORTH", 0.0)
+    monkeypatch.setattr(renewed, "FREE", 0)
+    monkeypatch.setattr(cost, "CPU", cost.CPU._replace(product=1e-7))
+    if error == "ray":
+        problem = daba.generate(synthetic("city", cameras=24, points=200)).start
+    else:
+        from colmap_models import perturbed
+        from colmap_models import synthetic as model
+
+        problem = daba.load(perturbed(model(), rotation=2.0, share=0.02))
+
+    def go(iterations: int, **checkpoints: Any) -> Result:
+        return daba.solve(
+            problem, method="lm", error=error, checkpoints=Checkpoints(**checkpoints),
+            iterations=iterations, function_tolerance=0.0, threads=1,
+        )  # fmt: skip
+
+    whole = go(7)
+    assert "S factored" in whole.linear_solver
+    assert "never" not in whole.linear_solver
+    go(5, folder=tmp_path / "saved")
+    saved = np.load(next((tmp_path / "saved" / "iteration-00000005").glob("*.npz")))
+    assert "factored_points" in saved
+    assert not np.array_equal(saved["factored_points"], saved["points"])
+    resumed = go(7, resume=tmp_path / "saved")
+    assert facts(resumed) == facts(whole)
+    assert resumed.problem.points.tobytes() == whole.problem.points.tobytes()
+    assert resumed.linear_solver == whole.linear_solver
 
 
 def test_a_finished_solve_resumes_to_itself(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_direct_solution() -> None:
     gpu.plan(parts.cluster[: parts.num_frames])
     space = make_space(parts, gpu, network, parts.cluster, 0)
     direct = Direct(parts, gpu, network, space)
-    direct.linearized(parts.x.frames)
+    direct.linearized(parts.x)
     solution = direct.solve(MU)
     assert solution is not None
     assert_close(solution.frames, found[0], rtol=1e-8)
@@ -150,7 +150,7 @@ def test_conjugate_gradients_come_to_the_same(
     reduced = deflated.Deflated(parts, gpu, network, space, 100)
     if eigenmodes:
         reduced._use_eigenmodes()
-    reduced.linearized(parts.x.frames)
+    reduced.linearized(parts.x)
     solution = reduced.solve(MU)
     assert solution is not None
     assert solution.iterations > 0

@@ -22,10 +22,11 @@ from daba.distributed.lm_rays import ray_input
 from daba.distributed.lm_shard import LmShard
 from daba.problem.optics import compose
 from daba.runtime.compile import compile_lm
-from daba.solver.lm import deflated
+from daba.solver.lm import deflated, renewed
 from daba.solver.lm.direct import Direct
 from daba.solver.lm.linear import Whole
 from daba.solver.lm.network import Network
+from daba.solver.lm.renewed import Renewed, frames_alone
 from daba.solver.lm.solver import LevenbergMarquardt, add_parameters, retract
 from daba.solver.lm.spaces import make_space
 from daba.solver.lm.symbolic import make_plan
@@ -183,7 +184,7 @@ def _spread(scale: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def solver_of(name: str, how: str, devices: int = 1, loss: Loss | None = None) -> Any:
-    """One of plain, direct and deflated, on 300 points."""
+    """One of plain, direct, renewed and deflated, on 300 points."""
     parts = parts_named(name, 300, devices)
     shard = shard_of_six(300, devices)
     loss = Loss(1, 1.5) if loss is None else loss
@@ -197,10 +198,14 @@ def solver_of(name: str, how: str, devices: int = 1, loss: Loss | None = None) -
         compile_lm(parts.kind, how == "deflated")
         ops = CpuOperations(parts, loss, Pool(2))
         ops.plan(make_plan(parts.obs, parts.cluster[: parts.num_frames], parts.kind.block)[0])
-        if how == "direct":
+        if how in ("direct", "renewed"):
             shared = parts.shared.count > 0
             space = make_space(parts, ops, network, parts.cluster, 0) if shared else None
             reduced = Direct(parts, ops, network, space)
+            if how == "renewed":
+                alone = frames_alone(parts.obs)
+                plan, _ = make_plan(alone, np.arange(parts.num_frames), parts.kind.block)
+                reduced = Renewed(parts, ops, network, space, 1e6, (plan, alone))
         else:
             space = make_space(parts, ops, network, parts.cluster, devices)
             reduced = deflated.Deflated(parts, ops, network, space, 100)
@@ -234,7 +239,7 @@ def test_conjugate_gradients_find_what_a_direct_solution_finds(
     here, there = solver_of(name, "deflated", 2), solver_of(name, "plain")
     for solver in (here, there):
         solver.linearize()
-        solver.reduced.linearized(solver.x.frames)
+        solver.reduced.linearized(solver.x)
     for mu in (1e-4, 1e-3, 1e-2):
         found, expected = here.reduced.solve(mu), there.reduced.solve(mu)
         largest = np.abs(expected.frames).max()
@@ -249,3 +254,85 @@ def test_f_never_rises(name: str) -> None:
     F = values(solver_of(name, "deflated", 2), 8)
     assert (np.diff(F) <= 0).all()
     assert F[-1] < 0.9 * F[0]
+
+
+# Factors that are used again
+
+
+def ready(name: str, how: str) -> Any:
+    solver = solver_of(name, how)
+    solver.linearize()
+    solver.reduced.linearized(solver.x)
+    return solver.reduced
+
+
+def assert_same_steps(found: Any, expected: Any, share: float) -> None:
+    largest = np.abs(expected.frames).max()
+    np.testing.assert_allclose(found.frames, expected.frames, atol=share * largest)
+    np.testing.assert_allclose(found.shared, expected.shared, atol=share, rtol=share)
+
+
+@pytest.mark.parametrize("name", ["ray", "rigs"])
+def test_with_factors_of_frames_and_of_another_damping_the_solution_is_the_same(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewed, "RESIDUAL", 1e-9)
+    monkeypatch.setattr(renewed, "RESIDUAL_OF_FRAMES", 1e-9)
+    here, there = ready(name, "renewed"), ready(name, "plain")
+    for mu in (1e-4, 1e-2):
+        assert_same_steps(here.solve(mu), there.solve(mu), 1e-6)
+    assert (here.made, here.count) == (None, 0)
+    here.budget = 1.0
+    for mu in (1e-4, 1e-2, 1e-3):
+        assert_same_steps(here.solve(mu), there.solve(mu), 1e-6)
+    assert (here.made.mu, here.count) == (1e-4, 1)
+
+
+@pytest.mark.parametrize("name", ["ray", "rigs"])
+def test_when_the_budget_is_spent_the_system_is_solved_to_the_end(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewed, "FREE", 0)
+    monkeypatch.setattr(renewed, "RESIDUAL_OF_FRAMES", 1e-3)
+    here, there = ready(name, "renewed"), ready(name, "plain")
+    here.budget = 1.0
+    solution = here.solve(1e-3)
+    assert (here.budget, here.count, solution.iterations) == (here.worth, 1, 1)
+    assert_same_steps(solution, there.solve(1e-3), 1e-8)
+    assert here.solve(1e-3).iterations == 1  # with the very factors of that system
+
+
+def test_a_system_that_cannot_be_factored_is_given_up_and_the_next_is_tried_by_frames(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here, there = ready("ray", "renewed"), ready("ray", "plain")
+    monkeypatch.setattr(renewed, "FREE", 0)
+    monkeypatch.setattr(renewed, "RESIDUAL_OF_FRAMES", 1e-9)
+    here.budget = 1.0
+    monkeypatch.setattr(here.whole, "factor", lambda *_: False)
+    assert here.solve(1e-3) is None
+    assert here.budget == here.worth
+    assert_same_steps(here.solve(1e-3), there.solve(1e-3), 1e-6)
+    assert here.made is None
+
+
+def test_a_solver_that_is_put_back_goes_on_with_the_same_factors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fresh() -> Any:
+        solver = solver_of("ray", "renewed")
+        solver.reduced.budget = 1.0
+        return solver
+
+    monkeypatch.setattr(renewed, "FREE", 0)
+    monkeypatch.setattr(renewed, "RESIDUAL_OF_FRAMES", 1e-3)
+    whole, first, second = fresh(), fresh(), fresh()
+    expected = values(whole, 7)
+    assert whole.reduced.count > 0
+    values(first, 5)
+    assert first.reduced.made is not None
+    assert not np.array_equal(first.reduced.made.x.points, first.x.points)
+    second.put_back(first.device_states(), first.common_state())
+    assert np.array_equal(values(second, 2), expected[5:])
+    assert np.array_equal(second.x.frames, whole.x.frames)
+    assert second.reduced.common_state() == whole.reduced.common_state()

@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -62,6 +63,19 @@ def set_threads(threads: int | None) -> int:
         )
     numba.set_num_threads(wanted)
     return wanted
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """A context in which Numba's loops run on so many threads."""
+    import numba
+
+    before = numba.get_num_threads()
+    numba.set_num_threads(count)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
 
 
 class Pool:

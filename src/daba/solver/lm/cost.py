@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from daba.solver.elimination import Cost
 
 
 class Speed(NamedTuple):
@@ -16,6 +19,10 @@ class Speed(NamedTuple):
     """All of conjugate gradients with clusters instead, the coarse space included, …"""
     least: float
     """… and at least."""
+    product: float
+    """One iteration of conjugate gradients, for each observation, …"""
+    byte: float
+    """… and for each byte of factors; 0: those of an earlier system are not used again."""
     most_frames: int
     """Of a device: beyond this its S_αα is not considered."""
     cluster: float
@@ -23,13 +30,31 @@ class Speed(NamedTuple):
     most_clusters: float
     """… where there would be more than so many."""
 
+    def direct(self, cost: Cost) -> float:
+        """To form S and factor it."""
+        return self.pair * cost.pairs + self.flop * cost.factor_flops
 
-CPU = Speed(24e-9, 2e-11, 2e-6, 1e-3, most_frames=6000, cluster=15.0, most_clusters=float("inf"))
+    def worth(self, cost: Cost, observations: float) -> float:
+        """Iterations of conjugate gradients with factors at hand that take as long as making
+        others; 0 if they are always made."""
+        if not self.product:
+            return 0.0
+        return self.direct(cost) / (self.product * observations + self.byte * cost.bytes)
+
+
+CPU = Speed(
+    pair=24e-9, flop=2e-11, observation=2e-6, least=1e-3, product=16e-9, byte=5e-11,
+    most_frames=6000, cluster=15.0, most_clusters=float("inf"),
+)  # fmt: skip
 """Of one thread of a current CPU; conjugate gradients as a chain of frames has them, with
-eigenmodes: cup-362 takes 0.9 s directly, and 1.9 s with them. The plan alone is quadratic in
+eigenmodes: cup-362 takes 0.9 s directly, 1.9 s with them, and 0.5 s with factors that are used
+again. The plan alone is quadratic in
 frames. Clusters of 10 and 20 frames are as good on notredame-150 and city-1000, 40 is slower on the
 second."""
-GPU = Speed(3.5e-10, 6e-14, 5e-9, 15e-3, most_frames=2500, cluster=15.0, most_clusters=400.0)
+GPU = Speed(
+    pair=3.5e-10, flop=6e-14, observation=5e-9, least=15e-3, product=0.0, byte=0.0,
+    most_frames=2500, cluster=15.0, most_clusters=400.0,
+)  # fmt: skip
 """Of an H200: notredame-692, 16 million pairs and 6,228 rows, is formed in 5.6 ms and factored in
 4.5; conjugate gradients take 16 ms for it, 14 to 30 for a city of 1,723 cameras, 25 to 60 for
 5 million observations. Clusters of 15 and of 60 frames are equally good; the coarse space is dense,

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from daba.core.lm import Estimate
 from daba.core.types import Floats
 from daba.distributed.lm_shard import LmShard
 from daba.solver.lm.coarse import CoarseSpace
@@ -70,10 +71,10 @@ class Deflated(Reduced):
         what = "motions" if self.eigenmodes is None else "eigenmodes"
         return f"conjugate gradients, {clusters:,} clusters, {size:,} coarse {what}"
 
-    def linearized(self, frames: Floats) -> None:
-        self.frames = frames
+    def linearized(self, x: Estimate) -> None:
+        self.frames = x.frames
         if self.eigenmodes is None:
-            self.space.linearized(frames)
+            self.space.linearized(x.frames)
         self.stale = True
 
     def solve(self, mu: float) -> Solution | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from daba.core.lm import Estimate
 from daba.core.types import Floats
 from daba.distributed.lm_shard import LmShard
 from daba.solver.lm.coarse import CoarseSpace
@@ -14,10 +15,10 @@ from daba.solver.lm.network import Network
 
 
 class Direct(Reduced):
-    """One cluster. What is shared is a border: with Y = A⁻¹B, (T − BᵀY) d = b − Bᵀ y₀ and
-    y = y₀ − Y d, where y₀ = A⁻¹ rhs."""
+    """One cluster. With what is shared,
 
-    description = "direct"
+    S = [A B; Bᵀ T],   (T − BᵀA⁻¹B) d = b_s − Bᵀ A⁻¹ b,   y = A⁻¹ b − A⁻¹B d.
+    """
 
     def __init__(
         self, shard: LmShard, ops: Any, network: Network, shared: CoarseSpace | None
@@ -25,29 +26,54 @@ class Direct(Reduced):
         super().__init__(shard, ops, network)
         self.space = shared
 
-    def linearized(self, frames: Floats) -> None:
+    @property
+    def description(self) -> str:
+        return "direct"
+
+    def linearized(self, x: Estimate) -> None:
         if self.space is not None:
-            self.space.linearized(frames)
+            self.space.linearized(x.frames)
 
     def solve(self, mu: float) -> Solution | None:
+        right = self._damp(mu)
+        return Solution(*self._divide(*right)) if self._factor() else None
+
+    def _damp(self, mu: float) -> tuple[Any, Any]:
+        """The system for damping μ: its right-hand side, of frames and of what is shared."""
         ops, space = self.ops, self.space
         V_inv, z = ops.damp(mu)
         self.network.points(V_inv, z)
+        if space is not None:
+            space.assemble(mu, z)
+        return ops.right_hand_side(), ops.zeros(0) if space is None else space.right
+
+    def _factor(self) -> bool:
+        """Factor S; False if it is not positive definite."""
+        ops, space = self.ops, self.space
         if not ops.factor():
-            return None
-        y = ops.precondition(ops.right_hand_side())
+            return False
         if space is None:
-            return Solution(y, ops.zeros(0))
-        space.assemble(mu, z)
+            return True
         B = ops.shared_columns(space.blocks, space.Y)
         m = B.shape[2]
-        Y = ops.precondition(B)
-        flat = B.reshape(-1, m)
-        K = ops.host(space.E - flat.T @ Y.reshape(-1, m))
-        K = 0.5 * (K + K.T)
+        self.border = B.reshape(-1, m)
+        self.Y = ops.precondition(B)
+        K = ops.host(space.E - self.border.T @ self.Y.reshape(-1, m))
+        return self._factor_inner(0.5 * (K + K.T))
+
+    def _factor_inner(self, K: Floats) -> bool:
+        """Of what is shared; False if it is not positive definite."""
         try:
-            np.linalg.cholesky(K)
+            self.inner: Floats = np.linalg.inv(np.linalg.cholesky(K))
         except np.linalg.LinAlgError:
-            return None
-        d = ops.put(np.linalg.solve(K, ops.host(space.right - flat.T @ y.reshape(-1))))
-        return Solution(y - Y @ d, d)
+            return False
+        return True
+
+    def _divide(self, b: Any, b_s: Any) -> tuple[Any, Any]:
+        """S⁻¹ (b, b_s), of the S that was factored last."""
+        ops, y = self.ops, self.ops.precondition(b)
+        if self.space is None:
+            return y, b_s
+        right = ops.host(b_s - self.border.T @ y.reshape(-1))
+        d = ops.put(self.inner.T @ (self.inner @ right))
+        return y - self.Y @ d, d

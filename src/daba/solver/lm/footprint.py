@@ -4,7 +4,7 @@ solved one linear system: which coarse space a solve takes is decided there."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from daba.partition.memory_model import PROGRAM, RECORD
 from daba.solver.lm.coarse import DENSE, CoarseSpace
 from daba.solver.lm.deflated import Deflated
 from daba.solver.lm.linear import Whole
+from daba.solver.lm.renewed import Renewed
 from daba.solver.lm.solver import LevenbergMarquardt
 
 LIBRARIES = 5_000_000
@@ -55,7 +56,7 @@ class LmFootprint(NamedTuple):
 def predict(solver: LevenbergMarquardt) -> LmFootprint:
     """Of a solver that nobody will use."""
     solver.linearize()
-    solver.reduced.linearized(solver.x.frames)
+    solver.reduced.linearized(solver.x)
     solver.reduced.solve(1.0 / solver.radius)
     return LmFootprint(_memory(solver), _bytes(solver))
 
@@ -122,15 +123,22 @@ def _tasks(solver: LevenbergMarquardt) -> np.ndarray:
 
 def _tiles(solver: LevenbergMarquardt) -> np.ndarray:
     """Of S_cc, packed and as factors, of each device, (S,)."""
-    plan, parts = solver.ops.plan_, solver.parts
-    side = solver.parts.kind.block * plan.size
+    parts, reduced = solver.parts, solver.reduced
+    if isinstance(reduced, Renewed):  # one device
+        return np.array([_bytes_of(reduced.whole) + _bytes_of(reduced.frames)])
+    plan = solver.ops.factors.plan
     rows = np.repeat(np.diff(parts.cluster_ptr), np.ones(parts.devices, int))
     of_cluster = np.repeat(np.arange(parts.devices), rows)
     of_row = np.repeat(of_cluster, np.diff(plan.cluster_ptr))
     tiles = np.bincount(of_row[plan.level_row], minlength=parts.devices)
     diagonal = np.bincount(of_row, minlength=parts.devices)
-    packed = int(solver.ops.packed.shape[1]) * plan.size**2
+    side = solver.parts.kind.block * plan.size
+    packed = int(solver.ops.factors.packed.shape[1]) * plan.size**2
     return np.asarray(NUMBER * (tiles * (packed + side * side) + diagonal * side * side))
+
+
+def _bytes_of(factors: Any) -> int:
+    return int(factors.packed.nbytes + factors.tiles.nbytes + factors.inverses.nbytes)
 
 
 def _coarse(solver: LevenbergMarquardt, space: CoarseSpace, frames: np.ndarray) -> np.ndarray:

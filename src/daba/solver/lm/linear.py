@@ -1,8 +1,9 @@
 """The reduced system S y = rhs over all devices, for one damping after the other.
 
 S is never formed as a whole; what is formed and factored are its diagonal blocks S_cc, one for each
-cluster of frames. Of one cluster S_cc is S, and the solution is direct (`direct.py`). Else
-conjugate gradients are preconditioned by S_cc and deflated by a coarse space (`deflated.py`). Of a
+cluster of frames. Of one cluster S_cc is S, and the solution is direct (`direct.py`), or conjugate
+gradients are preconditioned by factors of an earlier system (`renewed.py`). Else conjugate
+gradients are preconditioned by S_cc and deflated by a coarse space (`deflated.py`). Of a
 small problem all is dense.
 """
 
@@ -10,10 +11,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from daba.core.lm import Estimate
 from daba.core.types import Floats
 from daba.distributed.lm_shard import LmShard
 from daba.solver.lm.network import Network
@@ -31,6 +33,13 @@ class Solution:
     """yᵀSy, as far as they know it."""
 
 
+class FactoredAt(NamedTuple):
+    """An earlier system whose factors are used again."""
+
+    x: Estimate
+    mu: float
+
+
 class Reduced(ABC):
     """Solves S y = rhs."""
 
@@ -45,8 +54,8 @@ class Reduced(ABC):
             return self.ops.zeros(tuple(self._index.shape))
         return self.ops.where(self._known, shared[self._index], 0.0)
 
-    def linearized(self, frames: Floats) -> None:  # noqa: B027 (not all have something to do)
-        """Take up new derivatives."""
+    def linearized(self, x: Estimate) -> None:  # noqa: B027 (not all have something to do)
+        """Take up new derivatives, which are those at x."""
 
     @abstractmethod
     def solve(self, mu: float) -> Solution | None:
@@ -63,6 +72,16 @@ class Reduced(ABC):
 
     def restore(self, states: dict[int, dict[str, np.ndarray]]) -> None:  # noqa: B027
         """The reverse, from those of all devices here."""
+
+    made: FactoredAt | None = None
+    """Which earlier system the next solution depends on."""
+
+    def common_state(self) -> dict[str, Any]:
+        """What else it depends on."""
+        return {}
+
+    def remake(self, common: dict[str, Any]) -> None:  # noqa: B027
+        """The reverse, with the derivatives of that earlier system at hand."""
 
 
 class Whole(Reduced):

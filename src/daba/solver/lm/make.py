@@ -29,6 +29,11 @@ CROWDED = 0.5
 """Share of pairs of frames with common points from which on, where S of one device is not factored
 whole, each frame is a cluster and all are one body: where everybody sees everybody, nothing has to
 spread. Eight iterations of notredame-692 take 6 s of CPU so, and 15 s with clusters of 15."""
+LEAST_WORTH = 8.0
+"""Iterations of conjugate gradients: where factoring S takes no longer, every system is factored.
+That is 3.5 on trafalgar-21, which then takes 66 instead of 99 ms; 6 and 7 on ladybug-49 and
+kitti-vo-250, which take as long either way; 17 to 44 on pinhole-149, telephoto-50, notredame-150
+and cup-362, which take 1.3 to 2.6 times as long with a factorization for every system."""
 MOST_MOTIONS = 160
 """Bodies at most, where devices are fewer."""
 
@@ -77,18 +82,22 @@ def make_lm(
         whole = Whole(parts, ops, network)
         return LevenbergMarquardt(shard, parts, options, network, ops, whole)
     backend.prepare()
-    parts, plan = _with_clusters(shard, given, options, comm, backend)
+    parts, plan, worth = _with_clusters(shard, given, options, comm, backend)
     ops = backend.operations(parts, loss, int(parts.cluster_ptr[-1]) > 1)
     ops.plan(plan)
     network = Network(parts, comm)
-    reduced = _reduced(shard, given, parts, options, network, ops)
+    if parts.cluster_ptr[-1] == 1:
+        reduced = _of_one_cluster(parts, network, ops, worth, backend)
+    else:
+        reduced = _of_many(shard, given, parts, options, network, ops)
     return LevenbergMarquardt(shard, parts, options, network, ops, reduced)
 
 
 def _with_clusters(
     shard: Shard, given: LmInput, options: Options, comm: Communicator, backend: Operations
-) -> tuple[LmShard, Any]:
-    """Devices are clusters, unless factoring them takes longer than more iterations do."""
+) -> tuple[LmShard, Any, float]:
+    """Devices are clusters, unless factoring them takes longer than more iterations do. With the
+    plan, and what factoring is worth, in iterations; 0 if it is to be done for every system."""
     from daba.solver.lm.clusters import split_frames
 
     B, speed, frames = given.kind.block, backend.speed, _frames_of_devices(shard, given)
@@ -97,12 +106,13 @@ def _with_clusters(
         parts = make_lm_shard(shard, given, comm)
         plan, cost = backend.plan(parts.obs, _here(parts), B)
         crowded = shard.extent.devices == 1 and cost.density > CROWDED
-        pays = options.linear_solver == "auto" and _pays(cost, speed, parts, comm)
-        if options.linear_solver == "direct" or pays:
-            return parts, plan
+        if options.linear_solver == "direct":
+            return parts, plan, 0.0
+        if options.linear_solver == "auto" and _pays(cost, speed, parts, comm):
+            return parts, plan, speed.worth(cost, len(parts.obs.frame))
         size = 1.0 if crowded else size
     parts = make_lm_shard(shard, given, comm, split_frames(shard, given, size))
-    return parts, backend.plan(parts.obs, _here(parts), B)[0]
+    return parts, backend.plan(parts.obs, _here(parts), B)[0], 0.0
 
 
 def _here(parts: LmShard) -> np.ndarray:
@@ -117,23 +127,36 @@ def _pays(cost: Cost, speed: Speed, parts: LmShard, comm: Communicator) -> bool:
     rows[0] = *cost, own
     *total, observations = comm.gather(rows).sum(axis=0)
     cost = type(cost)(*total)
-    direct = speed.pair * cost.pairs + speed.flop * cost.factor_flops
-    quick = direct < max(speed.observation * observations, speed.least)
+    quick = speed.direct(cost) < max(speed.observation * observations, speed.least)
     return bool(quick and cost.fits(observations))
 
 
-def _reduced(
-    shard: Shard, given: LmInput, parts: LmShard, options: Options, network: Network, ops: Any
+def _of_one_cluster(
+    parts: LmShard, network: Network, ops: Any, worth: float, backend: Operations
 ) -> Reduced:
-    from daba.solver.lm.clusters import everywhere, split_frames
-    from daba.solver.lm.deflated import Deflated
+    """Factors of S, used again where making them takes long."""
     from daba.solver.lm.direct import Direct
     from daba.solver.lm.spaces import make_space
 
-    if parts.cluster_ptr[-1] == 1:
-        shared = parts.shared.count > 0
-        space = make_space(parts, ops, network, parts.cluster, 0) if shared else None
+    shared = parts.shared.count > 0
+    space = make_space(parts, ops, network, parts.cluster, 0) if shared else None
+    if worth < LEAST_WORTH:
         return Direct(parts, ops, network, space)
+    from daba.solver.lm.renewed import Renewed, frames_alone
+
+    obs, frames = frames_alone(parts.obs), np.arange(parts.num_frames, dtype=np.int32)
+    alone, _ = backend.plan(obs, frames, parts.kind.block)
+    return Renewed(parts, ops, network, space, worth, (alone, obs))
+
+
+def _of_many(
+    shard: Shard, given: LmInput, parts: LmShard, options: Options, network: Network, ops: Any
+) -> Reduced:
+    """Conjugate gradients over clusters."""
+    from daba.solver.lm.clusters import everywhere, split_frames
+    from daba.solver.lm.deflated import Deflated
+    from daba.solver.lm.spaces import make_space
+
     frames = float(network.comm.gather(_frames_of_devices(shard, given)).sum())
     alone = parts.cluster_ptr[-1] == frames and shard.extent.devices == 1
     frames = frames if alone else max(MOTIONS, frames / MOST_MOTIONS)

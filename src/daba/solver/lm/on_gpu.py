@@ -240,7 +240,7 @@ def rehearse(solver: LevenbergMarquardt) -> None:
     if isinstance(reduced, Deflated):  # what it finds out must not be known to the real one
         reduced = Deflated(parts, solver.ops, network, reduced.space, reduced.most)
     solver.linearize()
-    reduced.linearized(solver.x.frames)
+    reduced.linearized(solver.x)
     solution = reduced.solve(1.0 / solver.radius)
     if solution is not None:
         trial, _ = solver.step(solution)

@@ -65,7 +65,7 @@ class LevenbergMarquardt(Solver):
         self.network.take_counts()  # what is told between iterations is none's
         self.counts, self.moved = Counts(), False
         self.linearize()
-        self.reduced.linearized(self.x.frames)
+        self.reduced.linearized(self.x)
         for attempt in range(self.options.lm_tries):
             self.counts.lm_retries += attempt > 0
             if self.attempt():
@@ -119,13 +119,20 @@ class LevenbergMarquardt(Solver):
         *total, lowered = self.network.sum(np.column_stack([value, predicted]))
         F, _, unseen = total
         actual = self.total[0] - F
-        if unseen > 0 or not (lowered > 0.0 and actual > self.options.lm_gain * lowered):
+        if unseen > 0 or not actual > self.options.lm_gain * max(lowered, 0.0):
             return False
-        gain = min(actual / lowered, 1.0)
-        wider = self.radius / max(1.0 / GROWTH, 1.0 - (2.0 * gain - 1.0) ** 3)
-        self.radius, self.shrink = min(wider, LARGEST_RADIUS), FIRST_SHRINK
+        self.radius, self.shrink = self.next_radius(actual, lowered), FIRST_SHRINK
         self.x, self.value, self.total = trial, value, np.array(total)
         return True
+
+    def next_radius(self, actual: float, lowered: float) -> float:
+        """After a step that was kept. Where bounds have bent it so that its model rises, the model
+        does not tell how good the radius was, and a smaller one needs no bounds."""
+        if not lowered > 0.0:
+            return self.radius / FIRST_SHRINK
+        gain = min(actual / lowered, 1.0)
+        wider = self.radius / max(1.0 / GROWTH, 1.0 - (2.0 * gain - 1.0) ** 3)
+        return min(wider, LARGEST_RADIUS)
 
     def step(self, solution: Solution) -> tuple[Estimate, Floats]:
         """x⁺ before its points have settled, and what the model says it lowers, (S,)."""
@@ -225,10 +232,9 @@ class LevenbergMarquardt(Solver):
     # Checkpoints
 
     def device_states(self) -> dict[int, Arrays]:
-        x = self.rows(self.x)
-        states = {}
-        modes = self.reduced.state()
-        for a, (device, own) in enumerate(self.shard.by_device(x).items()):
+        states: dict[int, Arrays] = {}
+        modes, made = self.reduced.state(), self.reduced.made
+        for a, (device, own) in enumerate(self.shard.by_device(self.rows(self.x)).items()):
             frames = slice(self.parts.frame_ptr[a], self.parts.frame_ptr[a + 1])
             states[device] = {
                 "cameras": own.cameras,
@@ -236,22 +242,50 @@ class LevenbergMarquardt(Solver):
                 "value": self.value[a],
                 **{name: array[frames] for name, array in modes.items()},
             }
+        if made is not None:
+            for device, own in self.shard.by_device(self.rows(made.x)).items():
+                states[device] |= {"factored_cameras": own.cameras, "factored_points": own.points}
         return states
 
     def common_state(self) -> dict[str, Any]:
+        made = self.reduced.made
         return {
             "radius": self.radius,
             "shrink": self.shrink,
             "total": self.total.tolist(),
-            "sensors": self.x.sensors.tolist(),
-            "shared": self.x.params[len(self.x.frames) if self.parts.kind.own else 0 :].tolist(),
+            "linear": self.reduced.common_state(),
+            "factored": None if made is None else self._beside_frames(made.x),
+            **self._beside_frames(self.x),
         }
 
+    def _beside_frames(self, x: Estimate) -> dict[str, Any]:
+        """What of an estimate belongs to no image alone."""
+        own = len(x.frames) if self.parts.kind.own else 0
+        return {"sensors": x.sensors.tolist(), "shared": x.params[own:].tolist()}
+
     def put_back(self, states: dict[int, Arrays], common: dict[str, Any]) -> None:
+        self.reduced.restore(states)
+        if common.get("factored"):
+            self.x = self._estimate(states, common["factored"], "factored_")
+            self.linearize()
+            self.reduced.linearized(self.x)
+        self.reduced.remake(common.get("linear", {}))
+        self.x = self._estimate(states, common)
+        self.value = np.stack([found["value"] for found in states.values()])
+        self.radius, self.shrink = common["radius"], common["shrink"]
+        self.total = np.array(common["total"])
+        self.checked = self.total[0]
+
+    def _estimate(
+        self, states: dict[int, Arrays], common: dict[str, Any], prefix: str = ""
+    ) -> Estimate:
+        """From what a checkpoint has of all devices here."""
         parts, kind = self.parts, self.parts.kind
-        rows = np.concatenate([found["cameras"] for found in states.values()])
+        rows = np.concatenate([found[prefix + "cameras"] for found in states.values()])
         points = np.zeros((len(self.x.points), 3))
-        points[: parts.num_points] = np.concatenate([f["points"] for f in states.values()])
+        points[: parts.num_points] = np.concatenate(
+            [found[prefix + "points"] for found in states.values()]
+        )
         first = parts.images.frame_ptr[:-1]
         everywhere = self.network.frames(np.ascontiguousarray(rows[first]))
         self.network.points(points)
@@ -259,15 +293,9 @@ class LevenbergMarquardt(Solver):
         params = self.x.params.copy()
         found = image_rows.PARAMS if kind.error == "pixel" else slice(12, 15)
         params[:own, : found.stop - 12] = everywhere[:own, found]
-        shared = np.array(common["shared"]).reshape(-1, params.shape[1])
-        params[own:] = shared
+        params[own:] = np.array(common["shared"]).reshape(-1, params.shape[1])
         frames = np.ascontiguousarray(everywhere[:, :12])
-        self.x = self.ops.upload(Estimate(frames, np.array(common["sensors"]), params, points))
-        self.value = np.stack([found["value"] for found in states.values()])
-        self.radius, self.shrink = common["radius"], common["shrink"]
-        self.total = np.array(common["total"])
-        self.checked = self.total[0]
-        self.reduced.restore(states)
+        return self.ops.upload(Estimate(frames, np.array(common["sensors"]), params, points))
 
 
 def retract(records: Floats, step: Floats) -> Floats:

@@ -25,7 +25,7 @@ from daba.core.lm import Kind
 
 HERE = Path(__file__).parent
 TEMPLATES = ("schur.py", "passes.py", "cholesky.py", "coarse.py")
-AHEAD = 6
+AHEAD = 12
 """How many observations ahead of its use a record is asked for."""
 
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from daba.backends.cpu.lm import blocks, tiles
+from daba.backends.cpu.lm import blocks
 from daba.backends.cpu.lm.binding import kernels
+from daba.backends.cpu.lm.factors import Factors
 from daba.backends.cpu.threads import Pool
 from daba.backends.lm import HostArrays
 from daba.core.decisions import DIAGONAL_FLOOR
-from daba.core.lm import NO_PRIORS, Buffers, CoarseBlocks, Estimate, Loss, Plan
+from daba.core.lm import NO_PRIORS, Buffers, CoarseBlocks, Estimate, Loss, Observations, Plan
 from daba.core.types import Bools, Floats, Int32, Tasks
 from daba.distributed.lm_shard import LmShard
 
@@ -136,36 +137,18 @@ class CpuOperations(HostArrays):
 
     # Diagonal blocks of S, cluster by cluster
 
-    def plan(self, plan: Plan) -> None:
-        B, size = self.shard.kind.block, plan.size
-        self.plan_, count = plan, len(plan.level_row)
-        packed = blocks.packed(B)
-        raw = np.empty(count * size * size * packed + 8)
-        start = (-raw.ctypes.data // 8) % 8  # on a cache line
-        self.packed = raw[start : start + count * size * size * packed].reshape(-1, packed)
-        self.tiles = np.empty((count, B * size, B * size))
-        self.inverses = np.empty((len(plan.first), B * size, B * size))
+    def plan(self, plan: Plan, obs: Observations | None = None) -> None:
+        """The clusters from now on; `obs`: with their runs, if they are not the shard's."""
+        obs = self.shard.obs if obs is None else obs
+        self.factors = Factors(obs, plan, self.shard.kind.block, self.kernels, self.pool)
 
     def factor(self) -> bool:
         """Form and factor them; False if one is not positive definite."""
-        s, p, k = self.shard, self.plan_, self.kernels
-        self.pool.run(k.form, len(p.share_ptr) - 1, s.obs, self.J, self.V_inv, p, self.packed)
-        self.pool.run(
-            k.fill_tiles, len(p.level_row), p, self.packed, self.D, s.fixed_frames, self.tiles
-        )
-        return bool(tiles.factor(p, self.tiles, self.inverses).all())
+        return self.factors.factor(self.J, self.V_inv, self.D, self.shard.fixed_frames)
 
     def precondition(self, r: Floats) -> Floats:
         """S_cc⁻¹ r of each cluster c, (F, B), or of several columns, (F, B, w)."""
-        if r.ndim == 3:
-            columns = [np.ascontiguousarray(r[:, :, n]) for n in range(r.shape[2])]
-            return np.stack([self.precondition(column) for column in columns], axis=2)
-        out = np.empty_like(r)
-        clusters = len(self.plan_.cluster_ptr) - 1
-        self.pool.run(
-            self.kernels.substitute, clusters, self.plan_, self.tiles, self.inverses, r, out
-        )
-        return out
+        return self.factors.solve(r)
 
     # Products with S
 

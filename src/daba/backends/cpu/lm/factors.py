@@ -1,0 +1,53 @@
+"""Diagonal blocks of S, one for each cluster of frames, formed and factored on the CPU."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from daba.backends.cpu.lm import blocks, tiles
+from daba.backends.cpu.threads import Pool, threads
+from daba.core.lm import Observations, Plan
+from daba.core.types import Floats, Mask
+
+FEW_FLOPS = 1e7
+"""Operations of a factorization that one thread does at once: 0.4 ms. Two threads would wait for
+each other longer: trafalgar-21's 2 million take 0.4 ms on one thread and, on a machine where others
+work, 7 ms on two."""
+
+
+class Factors:
+    """S_cc = L Lᵀ, in square tiles."""
+
+    def __init__(self, obs: Observations, plan: Plan, B: int, kernels: Any, pool: Pool) -> None:
+        """The runs of `obs` are those of the plan's clusters."""
+        self.obs, self.plan, self.kernels, self.pool = obs, plan, kernels, pool
+        size, count, packed = plan.size, len(plan.level_row), blocks.packed(B)
+        raw = np.empty(count * size * size * packed + 8)
+        start = (-raw.ctypes.data // 8) % 8  # on a cache line
+        self.packed = raw[start : start + count * size * size * packed].reshape(-1, packed)
+        self.tiles = np.empty((count, B * size, B * size))
+        self.inverses = np.empty((len(plan.first), B * size, B * size))
+        flops = 2.0 * (B * size) ** 3 * np.square(np.diff(plan.row_ptr) + 1.0).sum() / 2.0
+        self.alone = bool(flops < FEW_FLOPS)
+
+    def factor(self, J: Floats, V_inv: Floats, D: Floats, fixed: Mask) -> bool:
+        """Form and factor them; False if one is not positive definite."""
+        p, k = self.plan, self.kernels
+        self.pool.run(k.form, len(p.share_ptr) - 1, self.obs, J, V_inv, p, self.packed)
+        self.pool.run(k.fill_tiles, len(p.level_row), p, self.packed, D, fixed, self.tiles)
+        with threads(1) if self.alone else nullcontext():
+            return bool(tiles.factor(p, self.tiles, self.inverses).all())
+
+    def solve(self, r: Floats) -> Floats:
+        """S_cc⁻¹ r of each cluster c, (F, B), or of several columns, (F, B, w)."""
+        if r.ndim == 3:
+            columns = [np.ascontiguousarray(r[:, :, n]) for n in range(r.shape[2])]
+            return np.stack([self.solve(column) for column in columns], axis=2)
+        out, clusters = np.empty_like(r), len(self.plan.cluster_ptr) - 1
+        self.pool.run(
+            self.kernels.substitute, clusters, self.plan, self.tiles, self.inverses, r, out
+        )
+        return out
