@@ -204,7 +204,9 @@ def solver_of(name: str, how: str, devices: int = 1, loss: Loss | None = None) -
             reduced = Direct(parts, ops, network, space)
             if how == "renewed":
                 alone = frames_alone(parts.obs)
-                plan, _ = make_plan(alone, np.arange(parts.num_frames), parts.kind.block)
+                plan, _ = make_plan(
+                    alone, np.arange(parts.num_frames, dtype=np.int32), parts.kind.block
+                )
                 reduced = Renewed(parts, ops, network, space, 1e6, (plan, alone))
         else:
             space = make_space(parts, ops, network, parts.cluster, devices)
