@@ -2,9 +2,9 @@
 
 Its blocks are clusters of frames, each with W motions of theirs at most (Z, kept for each frame as
 (B, W)), and groups of images, with the parameters that they share. Of a block q that sees point j
-only Y_jq = Zᵀ W, (W, 3), is needed: with h = V'⁻¹ Wᵀ v,
+only Y_jq = Wᵀ Z, (3, W), is needed: with h = V'⁻¹ Wᵀ v,
 
-    ZᵀSZ = Zᵀ U' Z − Σ_j Y_jq V'⁻¹ Y_jrᵀ,    Zᵀ S v = Zᵀ U' v − Σ_j Y_jq h_j.
+    ZᵀSZ = Zᵀ U' Z − Σ_j Y_jqᵀ V'⁻¹ Y_jr,    Zᵀ S v = Zᵀ U' v − Σ_j Y_jqᵀ h_j.
 
 Devices number the blocks that their points see from 0 on: `coarse.local`.
 """
@@ -19,13 +19,10 @@ def coarse_rows(
 ):  # fmt: skip
     """Y of each point and block that sees it; `at_cluster` and `at_group` say where an observation
     adds to."""
-    W = Y.shape[1]
     width = Z.shape[2]
     for t in range(lo, hi):
         for y in range(coarse.ptr[tasks.ptr[t]], coarse.ptr[tasks.ptr[t + 1]]):
-            for a in range(W):
-                for b in range(3):
-                    Y[y, a, b] = 0.0
+            Y[y] = 0.0
         for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
             for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
                 row = J[k]
@@ -37,17 +34,15 @@ def coarse_rows(
                         for b in range(B):
                             p += row[b] * z[b, a]
                             q += row[B + b] * z[b, a]
-                        out[a, 0] -= p * row[3] + q * row[B + 3]
-                        out[a, 1] -= p * row[4] + q * row[B + 4]
-                        out[a, 2] -= p * row[5] + q * row[B + 5]
+                        out[0, a] -= p * row[3] + q * row[B + 3]
+                        out[1, a] -= p * row[4] + q * row[B + 4]
+                        out[2, a] -= p * row[5] + q * row[B + 5]
                 if G > 0:
                     out = Y[coarse.at_group[k]]
-                    for a in range(G):
-                        p = Jg[k, a]
-                        q = Jg[k, G + a]
-                        out[a, 0] -= p * row[3] + q * row[B + 3]
-                        out[a, 1] -= p * row[4] + q * row[B + 4]
-                        out[a, 2] -= p * row[5] + q * row[B + 5]
+                    shared = Jg[k]
+                    for c in range(3):
+                        for a in range(G):
+                            out[c, a] -= shared[a] * row[3 + c] + shared[G + a] * row[B + 3 + c]
 
 
 @kernel
@@ -55,23 +50,24 @@ def coarse_matrix(
     lo: int, hi: int, coarse: CoarseBlocks, tasks: Tasks, V_inv: Matrix, Y: Blocks,
     out: Annotated[Floats, 4],
 ):  # fmt: skip
-    """out[t, n] = Σ_j Y_jq V'⁻¹ Y_jrᵀ over a task's points, for each pair n = (q ≥ r) of blocks."""
-    W = Y.shape[1]
-    A = np.empty((W, 3))
+    """out[t, n] = Σ_j Y_jqᵀ V'⁻¹ Y_jr over a task's points, for each pair n = (q ≥ r) of blocks."""
+    W = Y.shape[2]
     for t in range(lo, hi):
         total = out[t]
         pairs = coarse.pair[tasks.device[t]]
         for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
             Vi = V_inv[j]
             for y in range(coarse.ptr[j], coarse.ptr[j + 1]):
-                for a in range(W):
-                    multiply_point(Vi, Y[y, a], A[a])
+                left = Y[y]
                 for z in range(coarse.ptr[j], y + 1):
                     block = total[pairs[coarse.local[y], coarse.local[z]]]
-                    R = Y[z]
+                    right = Y[z]
                     for a in range(W):
+                        p0 = Vi[0] * left[0, a] + Vi[1] * left[1, a] + Vi[2] * left[2, a]
+                        p1 = Vi[1] * left[0, a] + Vi[3] * left[1, a] + Vi[4] * left[2, a]
+                        p2 = Vi[2] * left[0, a] + Vi[4] * left[1, a] + Vi[5] * left[2, a]
                         for b in range(W):
-                            block[a, b] += A[a, 0] * R[b, 0] + A[a, 1] * R[b, 1] + A[a, 2] * R[b, 2]
+                            block[a, b] += p0 * right[0, b] + p1 * right[1, b] + p2 * right[2, b]
 
 
 @inline
@@ -109,8 +105,8 @@ def pull_points(
 def coarse_dots(
     lo: int, hi: int, coarse: CoarseBlocks, tasks: Tasks, Y: Blocks, h: Matrix, out: Blocks
 ):
-    """out[t, q] = Σ_j Y_jq h_j over a task's points."""
-    W = Y.shape[1]
+    """out[t, q] = Σ_j Y_jqᵀ h_j over a task's points."""
+    W = Y.shape[2]
     for t in range(lo, hi):
         total = out[t]
         for q in range(len(total)):
@@ -121,7 +117,7 @@ def coarse_dots(
                 q = coarse.local[y]
                 for a in range(W):
                     total[q, a] += (
-                        Y[y, a, 0] * h[j, 0] + Y[y, a, 1] * h[j, 1] + Y[y, a, 2] * h[j, 2]
+                        Y[y, 0, a] * h[j, 0] + Y[y, 1, a] * h[j, 1] + Y[y, 2, a] * h[j, 2]
                     )
 
 
@@ -130,8 +126,8 @@ def coarse_correct(
     lo: int, hi: int, coarse: CoarseBlocks, tasks: Tasks, Y: Blocks, c: Matrix, V_inv: Matrix,
     h: Matrix,
 ):  # fmt: skip
-    """h −= V'⁻¹ Σ_q Y_jqᵀ c_q: what v ← v − Z c makes of h = V'⁻¹ Wᵀ v. c is by block, (Q, W)."""
-    W = Y.shape[1]
+    """h −= V'⁻¹ Σ_q Y_jq c_q: what v ← v − Z c makes of h = V'⁻¹ Wᵀ v. c is by block, (Q, W)."""
+    W = Y.shape[2]
     s = np.empty(3)
     less = np.empty(3)
     for t in range(lo, hi):
@@ -140,9 +136,9 @@ def coarse_correct(
                 s[a] = 0.0
             for y in range(coarse.ptr[j], coarse.ptr[j + 1]):
                 weights = c[coarse.block[y]]
-                for a in range(W):
-                    for b in range(3):
-                        s[b] += Y[y, a, b] * weights[a]
+                for b in range(3):
+                    for a in range(W):
+                        s[b] += Y[y, b, a] * weights[a]
             multiply_point(V_inv[j], s, less)
             for a in range(3):
                 h[j, a] -= less[a]

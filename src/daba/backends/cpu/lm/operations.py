@@ -172,9 +172,9 @@ class CpuOperations(HostArrays):
     # The coarse space
 
     def coarse_rows(self, coarse: CoarseBlocks, Z: Floats, width: int) -> Floats:
-        """Y of each point and block that sees it, (·, width, 3)."""
+        """Y of each point and block that sees it, (·, 3, width)."""
         s = self.shard
-        Y = np.zeros((len(coarse.block), width, 3))
+        Y = np.zeros((len(coarse.block), 3, width))
         self._run(
             self.kernels.coarse_rows, s.point_tasks, s.obs, coarse, s.point_tasks, self.J, self.Jg,
             Z, Y,
@@ -182,21 +182,21 @@ class CpuOperations(HostArrays):
         return Y
 
     def coarse_matrix(self, coarse: CoarseBlocks, Y: Floats, pairs: int) -> Floats:
-        """Σ_j Y_jq V'⁻¹ Y_jrᵀ of each device and pair, (S, pairs, width, width)."""
-        tasks, width = self.shard.point_tasks, Y.shape[1]
+        """Σ_j Y_jqᵀ V'⁻¹ Y_jr of each device and pair, (S, pairs, width, width)."""
+        tasks, width = self.shard.point_tasks, Y.shape[2]
         out = np.zeros((len(tasks.device), pairs, width, width))
         self._run(self.kernels.coarse_matrix, tasks, coarse, tasks, self.V_inv, Y, out)
         return self.by_device(out, tasks)
 
     def coarse_dots(self, coarse: CoarseBlocks, Y: Floats, h: Floats, blocks: int) -> Floats:
-        """Σ_j Y_jq h_j of each device and block that it sees, (S, blocks, width)."""
+        """Σ_j Y_jqᵀ h_j of each device and block that it sees, (S, blocks, width)."""
         tasks = self.shard.point_tasks
-        out = np.zeros((len(tasks.device), blocks, Y.shape[1]))
+        out = np.zeros((len(tasks.device), blocks, Y.shape[2]))
         self._run(self.kernels.coarse_dots, tasks, coarse, tasks, Y, h, out)
         return self.by_device(out, tasks)
 
     def coarse_correct(self, coarse: CoarseBlocks, Y: Floats, c: Floats, h: Floats) -> None:
-        """h −= V'⁻¹ Yᵀ c of own points, c by block."""
+        """h −= V'⁻¹ Y c of own points, c by block."""
         tasks = self.shard.point_tasks
         self._run(self.kernels.coarse_correct, tasks, coarse, tasks, Y, c, self.V_inv, h)
 

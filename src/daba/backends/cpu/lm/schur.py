@@ -257,7 +257,7 @@ def shared_columns(
                     index = images.index[coarse.block[y]]
                     for b in range(G):
                         if index[b] >= 0:
-                            p = A[0] * W[b, 0] + A[1] * W[b, 1] + A[2] * W[b, 2]
-                            q = A[3] * W[b, 0] + A[4] * W[b, 1] + A[5] * W[b, 2]
+                            p = A[0] * W[0, b] + A[1] * W[1, b] + A[2] * W[2, b]
+                            q = A[3] * W[0, b] + A[4] * W[1, b] + A[5] * W[2, b]
                             for a in range(B):
                                 out[i, a, index[b]] += row[a] * p + row[B + a] * q
