@@ -14,9 +14,7 @@ from daba.core.types import Bools, Devices, Int32, Int64, Observations, Plan
 from daba.partition.partition import stable_order
 
 LEAST_ROOM = 256e6
-"""Bytes that factors may always take, …"""
-ROOM_PER_OBSERVATION = 48.0
-"""… and bytes for each observation, if that is more."""
+"""Bytes that factors may always take."""
 
 
 class Cost(NamedTuple):
@@ -29,9 +27,9 @@ class Cost(NamedTuple):
     density: float = 0.0
     """Share of pairs of frames that see common points, where it is known."""
 
-    def fits(self, observations: float) -> bool:
-        """Whether factors take no more memory than they may."""
-        return self.bytes < max(LEAST_ROOM, ROOM_PER_OBSERVATION * observations)
+    def fits(self, observations: float, room: float) -> bool:
+        """Whether factors take no more memory than they may, `room` for each observation."""
+        return self.bytes < max(LEAST_ROOM, room * observations)
 
 
 def best_order(adjacent: Bools, size: int, block: int) -> tuple[np.ndarray, Bools]:
@@ -96,6 +94,8 @@ SECONDS_PER_FLOP = 2e-11
 SECONDS_PER_PRODUCT = 11e-9
 """Of one observation in one S·v."""
 EXPECTED_PCG_ITERATIONS = 30
+ROOM_PER_OBSERVATION = 48.0
+"""Bytes for each observation that factors may take, if that is more than they always may."""
 BYTES_PER_OBSERVATION = 196
 """What an observation and its derivatives take. Where cameras are copied, to any device that sees
 one of their points, factors may take no more: they would be most of what the device holds."""
@@ -111,7 +111,7 @@ def direct_pays(cost: Cost, observations: float, copies: bool = False) -> bool:
     """Whether a direct solution is the quicker one, and fits."""
     direct = SECONDS_PER_PAIR * cost.pairs + SECONDS_PER_FLOP * cost.factor_flops
     iterative = SECONDS_PER_PRODUCT * observations * EXPECTED_PCG_ITERATIONS
-    fits = cost.fits(observations)
+    fits = cost.fits(observations, ROOM_PER_OBSERVATION)
     if copies:
         fits = cost.bytes < BYTES_PER_OBSERVATION * observations
     return direct < max(iterative, ALWAYS_QUICK) and fits

@@ -29,6 +29,15 @@ CROWDED = 0.5
 """Share of pairs of frames with common points from which on, where S of one device is not factored
 whole, each frame is a cluster and all are one body: where everybody sees everybody, nothing has to
 spread. Eight iterations of notredame-692 take 6 s of CPU so, and 15 s with clusters of 15."""
+REUSED = 5.0
+"""Steps that factors of S are worth, where they are used again: factoring S of city-1000 takes as
+long as one step with clusters, that of city-1723 as long as two. City-1000 is at its optimum after
+3.4 instead of 8.2 s of CPU, city-1723 after 9.3 s, when clusters are 0.8 % above; notredame-692
+never factors S, and takes three quarters of the time. City-3000 would take six steps."""
+LITTLE_ROOM = 48.0
+"""Bytes for each observation that factors of a device may take, …"""
+ROOM_OF_ONE = 1500.0
+"""… and those of the only device: city-1723 takes 970."""
 LEAST_WORTH = 8.0
 """Iterations of conjugate gradients: where factoring S takes no longer, every system is factored.
 That is 3.5 on trafalgar-21, which then takes 66 instead of 99 ms; 6 and 7 on ladybug-49 and
@@ -127,8 +136,11 @@ def _pays(cost: Cost, speed: Speed, parts: LmShard, comm: Communicator) -> bool:
     rows[0] = *cost, own
     *total, observations = comm.gather(rows).sum(axis=0)
     cost = type(cost)(*total)
-    quick = speed.direct(cost) < max(speed.observation * observations, speed.least)
-    return bool(quick and cost.fits(observations))
+    iterative, room = speed.observation * observations, LITTLE_ROOM
+    if speed.product and parts.cluster_ptr[-1] == 1:
+        iterative, room = REUSED * iterative, ROOM_OF_ONE
+    quick = speed.direct(cost) < max(iterative, speed.least)
+    return bool(quick and cost.fits(observations, room))
 
 
 def _of_one_cluster(
