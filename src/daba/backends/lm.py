@@ -11,6 +11,10 @@ from daba.core.types import Floats
 from daba.distributed.lm_shard import LmShard
 
 
+def nothing() -> None:
+    """What waits for ghosts where they are here."""
+
+
 class HostArrays:
     """Estimates stay where they are. Elsewhere, points and what belongs to them are kept in another
     memory: the solver only adds them up and hands them on."""

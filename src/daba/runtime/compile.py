@@ -47,8 +47,8 @@ def lm_jobs(kind: Kind, coarse: bool) -> list[Job]:
 
     k = kernels(kind)
     used = [k.linearize, k.settle_points, tiles.factor, k.form, k.substitute, k.back_substitute]
-    used += [k.objective, k.linearize_frames, k.push_points, k.push_frames, k.pull_points]
-    used += [k.damp_points, k.fill_tiles]
+    used += [k.objective, k.linearize_frames, k.push_points, k.push_frames, k.pull_own]
+    used += [k.damp_points, k.fill_tiles, k.pull_others]
     if kind.error == "pixel":
         used += [k.visible]
     if kind.columns:

@@ -68,8 +68,16 @@ class Exchange:
         self.start(x, blocks)
         self.finish(x)
 
+    def start_filling(self, cameras: Floats, points: Floats) -> None:
+        """Begin to send the rows of other arrays, (C, a) and (P, b), a or b may be 0."""
+
+    def finish_filling(self, cameras: Floats, points: Floats) -> None:
+        """Wait for the rows of ghosts and put them into the same arrays."""
+
     def fill(self, cameras: Floats, points: Floats) -> None:
-        """Exchange the rows of other arrays, (C, a) and (P, b), a or b may be 0, and wait."""
+        """Exchange other arrays, and wait."""
+        self.start_filling(cameras, points)
+        self.finish_filling(cameras, points)
 
     def swap(self, arrays: dict[str, Any], rows: dict[str, Any], blocks: Blocks) -> bool:
         """`update` for tensors that stay on their GPU; `rows` are its numbers of what is sent.

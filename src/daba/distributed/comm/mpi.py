@@ -141,10 +141,12 @@ class NeighbourExchange(Exchange):
     def finish(self, x: State) -> None:
         self._finish({"cameras": x.cameras, "points": x.points})
 
-    def fill(self, cameras: Floats, points: Floats) -> None:
+    def start_filling(self, cameras: Floats, points: Floats) -> None:
         arrays = {"cameras": cameras, "points": points}
         self._start((cameras.shape[1], points.shape[1]), arrays)
-        self._finish(arrays)
+
+    def finish_filling(self, cameras: Floats, points: Floats) -> None:
+        self._finish({"cameras": cameras, "points": points})
 
     def _start(self, channel: str | tuple[int, int], arrays: dict[str, Floats]) -> None:
         began = time.perf_counter()

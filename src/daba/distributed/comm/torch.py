@@ -126,12 +126,11 @@ class TorchExchange(Exchange):
         self._receive(chosen("both", *map(torch.from_numpy, x)))
         self.traffic.waiting += time.perf_counter() - began
 
-    def fill(self, cameras: Floats, points: Floats) -> None:
-        began = time.perf_counter()
-        arrays = chosen("both", torch.from_numpy(cameras), torch.from_numpy(points))
-        self._send(arrays, self.sent)
-        self._receive(arrays)
-        self.traffic.waiting += time.perf_counter() - began
+    def start_filling(self, cameras: Floats, points: Floats) -> None:
+        self.start(State(cameras, points), "both")
+
+    def finish_filling(self, cameras: Floats, points: Floats) -> None:
+        self.finish(State(cameras, points))
 
     def swap(self, arrays: dict[str, Any], rows: dict[str, Any], blocks: Blocks) -> bool:
         began = time.perf_counter()

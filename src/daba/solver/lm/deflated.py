@@ -122,10 +122,10 @@ class Deflated(Reduced):
         c = space.solve(right)
         solution.energy += float(c @ right)
         self.ops.coarse_correct(space.blocks, space.Y, -space.by_block(c), h)
-        self.network.points(h)
+        arrive = self.network.start_points(h)
         frames, shared = space.extend(c)
         solution.frames, solution.shared = solution.frames + frames, solution.shared + shared
-        return r - self.ops.push(frames, self.of_images(shared), h)
+        return r - self.ops.push(frames, self.of_images(shared), h, arrive)
 
     def _iterate(self, solution: Solution, r: Floats) -> tuple[Floats, bool]:
         """The residual that is left, and whether eigenmodes should take over."""
@@ -135,7 +135,8 @@ class Deflated(Reduced):
         w = ops.precondition(r)
         rw = first = beta = 0.0
         for iteration in range(self.most):
-            h = ops.pull(network.frames(w), none)
+            everywhere, arrive = network.start_frames(w)
+            h = ops.pull(everywhere, none, arrive)
             both = ops.beside(ops.dots(r, w), space.project(w, h))
             sums = network.sparse_sum(both, space.used_beside)
             if iteration == 0:
@@ -146,8 +147,7 @@ class Deflated(Reduced):
             less, v_shared = space.extend(-solved)
             v = w + less
             ops.coarse_correct(space.blocks, space.Y, space.by_block(solved), h)
-            network.points(h)
-            Sv = ops.push(v, self.of_images(v_shared), h)
+            Sv = ops.push(v, self.of_images(v_shared), h, network.start_points(h))
             p, p_shared, Sp = v + beta * p, v_shared + beta * p_shared, Sv + beta * Sp
             t = ops.precondition(Sp)
             sums = network.sum(ops.beside(ops.dots(p, Sp), ops.dots(w, Sp), ops.dots(Sp, t)))

@@ -68,26 +68,49 @@ class Network:
 
     def frames(self, own: Any) -> Any:
         """Rows of own frames with those of ghosts behind: one round."""
+        rows, arrive = self.start_frames(own)
+        arrive()
+        return rows
+
+    def start_frames(self, own: Any) -> tuple[Any, Callable[[], None]]:
+        """The same, begun: ghosts are there after a call of what is returned beside them."""
         self._count_round(cameras=own.shape[1])
         if self.comm.size == 1:
-            return own
-        ghosts = len(self.shard.x.frames) - len(own)  # if there are none, others may have ours
-        rows = np.concatenate([_on_host(own), np.zeros((ghosts, own.shape[1]))])
-        self.shard.exchange.fill(rows, self._no_points)
-        return _like(own, rows)
+            return own, lambda: None
+        exchange, first = self.shard.exchange, len(own)
+        ghosts = len(self.shard.x.frames) - first  # if there are none, others may have ours
+        told = np.concatenate([_on_host(own), np.zeros((ghosts, own.shape[1]))])
+        rows = _like(own, told)
+        exchange.start_filling(told, self._no_points)
+
+        def arrive() -> None:
+            exchange.finish_filling(told, self._no_points)
+            if rows is not told:
+                rows[first:] = _like(own, told[first:])
+
+        return rows, arrive
 
     def points(self, *arrays: Any) -> None:
         """Fill the ghosts' rows of arrays of points: one round for all of them."""
+        self.start_points(*arrays)()
+
+    def start_points(self, *arrays: Any) -> Callable[[], None]:
+        """The same, begun; what is returned waits for it. What is own must not change before."""
         self._count_round(points=sum(array.shape[1] for array in arrays))
         if self.comm.size == 1:
-            return
-        own = self.shard.num_points
+            return lambda: None
+        own, exchange = self.shard.num_points, self.shard.exchange
         rows = np.hstack([_on_host(array) for array in arrays])
-        self.shard.exchange.fill(self._no_frames, rows)
-        at = 0
-        for array in arrays:
-            array[own:] = _like(array, rows[own:, at : at + array.shape[1]])
-            at += array.shape[1]
+        exchange.start_filling(self._no_frames, rows)
+
+        def arrive() -> None:
+            exchange.finish_filling(self._no_frames, rows)
+            at = 0
+            for array in arrays:
+                array[own:] = _like(array, rows[own:, at : at + array.shape[1]])
+                at += array.shape[1]
+
+        return arrive
 
     def sum(self, rows: Any) -> Any:
         """Over all devices, in their order, of one row for each device here."""

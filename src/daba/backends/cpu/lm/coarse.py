@@ -71,11 +71,9 @@ def coarse_matrix(
 
 
 @inline
-def pull(obs, J, Jg, v, v_s, j, s):
-    """s = Wᵀ v at point j."""
-    for a in range(3):
-        s[a] = 0.0
-    for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
+def add_pulled(obs, J, Jg, v, v_s, begin, end, s):
+    """s += Wᵀ v over the observations begin : end of a point."""
+    for k in range(begin, end):
         row = J[k]
         p, q = along_frame(row, v[obs.frame[k]])
         if G > 0:
@@ -89,15 +87,31 @@ def pull(obs, J, Jg, v, v_s, j, s):
 
 
 @kernel
-def pull_points(
+def pull_own(
+    lo: int, hi: int, obs: Observations, tasks: Tasks, J: Matrix, Jg: Matrix, v: Matrix,
+    v_s: Matrix, h: Matrix,
+):  # fmt: skip
+    """Wᵀ v of each point, by frames of its own device."""
+    for t in range(lo, hi):
+        for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            for a in range(3):
+                h[j, a] = 0.0
+            add_pulled(obs, J, Jg, v, v_s, obs.own_begin[j], obs.own_end[j], h[j])
+
+
+@kernel
+def pull_others(
     lo: int, hi: int, obs: Observations, tasks: Tasks, J: Matrix, Jg: Matrix, v: Matrix,
     v_s: Matrix, V_inv: Matrix, h: Matrix,
 ):  # fmt: skip
-    """h = V'⁻¹ Wᵀ v of each point."""
+    """h = V'⁻¹ Wᵀ v of each point, from what `pull_own` has left there."""
     s = np.empty(3)
     for t in range(lo, hi):
         for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
-            pull(obs, J, Jg, v, v_s, j, s)
+            for a in range(3):
+                s[a] = h[j, a]
+            add_pulled(obs, J, Jg, v, v_s, obs.point_ptr[j], obs.own_begin[j], s)
+            add_pulled(obs, J, Jg, v, v_s, obs.own_end[j], obs.point_ptr[j + 1], s)
             multiply_point(V_inv[j], s, h[j])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from daba.backends.cpu.lm import blocks
 from daba.backends.cpu.lm.binding import kernels
 from daba.backends.cpu.lm.factors import Factors
 from daba.backends.cpu.threads import Pool
-from daba.backends.lm import HostArrays
+from daba.backends.lm import HostArrays, nothing
 from daba.core.decisions import DIAGONAL_FLOOR
 from daba.core.lm import NO_PRIORS, Buffers, CoarseBlocks, Estimate, Loss, Observations, Plan
 from daba.core.types import Bools, Floats, Int32, Tasks
@@ -117,12 +118,13 @@ class CpuOperations(HostArrays):
         """−g + W z of frames."""
         return self.cut(self._push(self.z) - self.g)
 
-    def _push(self, h: Floats) -> Floats:
-        """W h of own frames; h has its ghosts."""
+    def _push(self, h: Floats, arrive: Callable[[], None] = nothing) -> Floats:
+        """W h of own frames; `arrive` waits for h of ghosts."""
         s, k, out = self.shard, self.kernels, np.empty_like(self.g)
         self._run(
             k.push_points, s.point_tasks, s.obs, s.point_tasks, self.J, h, self.buffers, self.pushed
         )
+        arrive()
         self._run(
             k.push_frames, s.frame_tasks, s.obs, s.frame_tasks, s.point_tasks, self.J, h,
             self.buffers, self.pushed, out,
@@ -152,19 +154,23 @@ class CpuOperations(HostArrays):
 
     # Products with S
 
-    def pull(self, v: Floats, v_s: Floats) -> Floats:
-        """h = V'⁻¹ Wᵀ v of own points; v has its ghosts."""
-        s = self.shard
+    def pull(self, v: Floats, v_s: Floats, arrive: Callable[[], None] = nothing) -> Floats:
+        """h = V'⁻¹ Wᵀ v of own points; `arrive` waits for v of ghosts, while what own frames pull
+        is computed."""
+        s, k = self.shard, self.kernels
         h = np.zeros((len(s.x.points), 3))
-        self._run(
-            self.kernels.pull_points, s.point_tasks, s.obs, s.point_tasks, self.J, self.Jg, v, v_s,
-            self.V_inv, h,
-        )  # fmt: skip
+        args = s.obs, s.point_tasks, self.J, self.Jg, v, v_s
+        self._run(k.pull_own, s.point_tasks, *args, h)
+        arrive()
+        self._run(k.pull_others, s.point_tasks, *args, self.V_inv, h)
         return h
 
-    def push(self, v: Floats, v_s: Floats, h: Floats) -> Floats:
-        """S v = D v + X v_s − W h of own frames; h has its ghosts."""
-        out = np.einsum("iab,ib->ia", self.D, v) - self._push(h)
+    def push(
+        self, v: Floats, v_s: Floats, h: Floats, arrive: Callable[[], None] = nothing
+    ) -> Floats:
+        """S v = D v + X v_s − W h of own frames; `arrive` waits for h of ghosts, while what own
+        points push is computed."""
+        out = np.einsum("iab,ib->ia", self.D, v) - self._push(h, arrive)
         if self.shard.kind.columns:
             np.add.at(out, self.image_frame, np.einsum("mab,mb->ma", self.X, v_s[: len(self.X)]))
         return self.cut(out)

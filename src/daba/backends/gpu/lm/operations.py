@@ -6,6 +6,7 @@ decides by, sums over devices, is handed over as NumPy arrays.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from daba.backends.gpu.lm.coarse_operations import CoarseOperations
 from daba.backends.gpu.lm.factors import Factors
 from daba.backends.gpu.lm.segments import add_rows
 from daba.backends.gpu.tensors import Tensor
+from daba.backends.lm import nothing
 from daba.core.decisions import DIAGONAL_FLOOR, STEP_BOUND
 from daba.core.lm import Estimate, Loss
 from daba.core.types import Bools, Floats, Int32
@@ -252,8 +254,9 @@ class GpuOperations(CoarseOperations):
 
     # Products with S
 
-    def pull(self, v: Tensor, v_s: Tensor) -> Tensor:
-        """h = V'⁻¹ Wᵀ v of own points; v has its ghosts."""
+    def pull(self, v: Tensor, v_s: Tensor, arrive: Callable[[], None] = nothing) -> Tensor:
+        """h = V'⁻¹ Wᵀ v of own points; `arrive` waits for v of ghosts."""
+        arrive()
         a, h = self.a, self.no_steps()
         self._by_slice(
             products.pull, J=self.J, size=a.size, ends=a.slot_ends, heads=a.heads,
@@ -261,8 +264,11 @@ class GpuOperations(CoarseOperations):
         )  # fmt: skip
         return h
 
-    def push(self, v: Tensor, v_s: Tensor, h: Tensor) -> Tensor:
-        """S v = D v + X v_s − W h of own frames; h has its ghosts."""
+    def push(
+        self, v: Tensor, v_s: Tensor, h: Tensor, arrive: Callable[[], None] = nothing
+    ) -> Tensor:
+        """S v = D v + X v_s − W h of own frames; `arrive` waits for h of ghosts."""
+        arrive()
         return self._push(h, v, v_s)
 
     # The step
