@@ -37,6 +37,7 @@ BOUND = ("decisions", "formulas", "lenses", "pixel", "ray", "camera_models", "lm
 """Modules of `core` that kernels are made of."""
 HERE = Path(__file__).parent
 SOURCES = [
+    HERE / "lean.py",
     *sorted(HERE.glob("kernels/*.py")),
     *sorted(HERE.glob("lm/*.py")),
     *(Path(daba.core.__path__[0]) / f"{name}.py" for name in BOUND),
@@ -288,6 +289,7 @@ def work() -> None:
     global _is_worker
     _is_worker = True
     gc.disable()
+    _make_lean()
     answers = os.dup(1)
     os.dup2(2, 1)  # whatever else is printed must not get between
     jobs, count = pickle.load(sys.stdin.buffer)
@@ -306,6 +308,13 @@ def work() -> None:
     if len(children) == count - 1:
         for child in children:
             os.waitpid(child, 0)
+
+
+def _make_lean() -> None:
+    from daba.backends.cpu.kernels.binding import numba_names
+    from daba.backends.cpu.lean import install
+
+    install(numba_names)
 
 
 def _take_turns(jobs: Sequence[Job], turns: int, answers: int) -> None:

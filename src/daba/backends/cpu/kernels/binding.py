@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numba
 from numba.core.caching import FunctionCache
+from numba.core.runtime import rtsys
 
 from daba.backends.cpu import compiler
 from daba.backends.cpu.compiler import Job
@@ -37,6 +38,8 @@ class Name(NamedTuple):
 
 _kernels: dict = {}
 """All kernels that there are, by name."""
+numba_names: set[str] = set()
+"""What Numba calls them."""
 _factory: list = []
 """Name and arguments of the factory at work."""
 
@@ -85,15 +88,21 @@ class _LoadedOnly(FunctionCache):
         super().__init__(function)
         self._kernel = name
 
+    def _load(self, sig, target_context):
+        """As Numba does, but for what it imports to be ready to compile: half a second."""
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
     def load_overload(self, sig, target_context):
-        found = super().load_overload(sig, target_context)
+        found = self._load(sig, target_context)
         if found is not None or compiler.compiles_here():
             return found
         with compiler.one_at_a_time():
-            found = super().load_overload(sig, target_context)
+            found = self._load(sig, target_context)
             if found is None:
                 failures = compiler.run_in_workers([Job(COMPILE, (tuple(self._kernel), sig))])
-                found = super().load_overload(sig, target_context)
+                found = self._load(sig, target_context)
         if found is None:
             _tell_once(f"{self._kernel.kernel}: {failures[0] if failures else 'it was not cached'}")
         return found
@@ -125,6 +134,7 @@ def _compiler(**options):
             finally:
                 numba.config.CACHE_DIR = before
         dispatcher.name = name
+        numba_names.add(function.__qualname__)
         _kernels[name] = dispatcher
         return dispatcher
 
