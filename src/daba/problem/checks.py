@@ -38,9 +38,7 @@ def check_variables(cameras: Floats, points: Floats, focal: Floats) -> None:
 def check_finite(item: str, array: np.ndarray, start: int = 0) -> None:
     """Raise `DabaError` for the first row, numbered from `start`, with a number that is not finite,
     or so large that nothing could be computed with it."""
-    if not array.size:
-        return
-    if array.min() >= -LARGEST and array.max() <= LARGEST:  # neither holds for NaN
+    if not array.size or (array.min() >= -LARGEST and array.max() <= LARGEST):  # not so of NaN
         return
     rows = array.reshape(len(array), -1)
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
@@ -53,8 +51,10 @@ def check_finite(item: str, array: np.ndarray, start: int = 0) -> None:
 
 def check_positive(item: str, what: str, array: Floats, start: int = 0) -> None:
     """Raise `DabaError` for the first number that is not positive and finite."""
+    if not len(array) or (array.min() > 0 and array.max() <= LARGEST):
+        return
     check_finite(f"{what} of {item}", array, start)
-    if len(array) and not array.min() > 0:
+    if not array.min() > 0:
         bad = int(np.flatnonzero(array <= 0)[0])
         raise DabaError(f"{item} {start + bad}: {what} must be positive, not {array[bad]}")
 
