@@ -5,10 +5,10 @@ CPU's runs and against Ceres.
     python benchmarks/gpu_problems.py --prepare FOLDER FILES…   # with the CPU: references
     python benchmarks/gpu_problems.py FOLDER FILES…             # with the GPU, here or elsewhere
 
-Scenes are city-1723, city-1778 (`daba.generate`) and landscape-13682 (`scene.py`). `--prepare`
-leaves, for each problem, its partition and the values of F that the CPU finds. All but that needs
-NumPy, SciPy, torch and Triton only; for Ceres `ceres_ba` is called ($DABA_CERES or
-benchmarks/ceres).
+Scenes are city-1723, city-1778 and smaller ones (`daba.generate`), and landscape-13682
+(`scene.py`). `--prepare` leaves, for each problem, its partition and the values of F that the CPU
+finds. All but that needs NumPy, SciPy, torch and Triton only; for Ceres `ceres_ba` is called
+($DABA_CERES or benchmarks/ceres).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import argparse
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -36,12 +36,22 @@ KINDS = ("none", "sweep")
 EVER: dict[str, Any] = {"function_tolerance": 0.0, "patience": 10**6}
 """Never stop before the last iteration."""
 CITIES = {"city-1723": (1_723, 156_502, 678_718), "city-1778": (1_778, 993_923, 5_001_946)}
+SCENES: dict[str, tuple[Literal["street", "city", "orbit"], int, int]] = {
+    "street-100": ("street", 100, 6_000), "street-300": ("street", 300, 20_000),
+    "street-800": ("street", 800, 50_000), "street-2000": ("street", 2_000, 120_000),
+    "city-100": ("city", 100, 8_000), "city-300": ("city", 300, 25_000),
+    "city-800": ("city", 800, 60_000),
+    "orbit-100": ("orbit", 100, 8_000), "orbit-300": ("orbit", 300, 20_000),
+}  # fmt: skip
+"""Kind, cameras and points of those that `backends/gpu/sparsity.py` was decided by."""
 LANDSCAPES = {"landscape-13682": (13_682, 4_456_117, 28_987_644)}
 METHODS: dict[str, dict[str, Any]] = {
     "lm": {"method": "lm", "devices": 1},
     "none": {"method": "daba", "refine": "none"},
     "sweep": {"method": "daba", "refine": "sweep"},
     "lm, 8 devices": {"method": "lm"},
+    "admm": {"method": "admm"},
+    "dr": {"method": "dr"},
 }
 TIMED = 40
 """Iterations that are timed."""
@@ -54,14 +64,16 @@ def main() -> None:
     parser.add_argument("files", type=Path, nargs="+", help="but for --table a folder comes first")
     parser.add_argument("--prepare", action="store_true")
     parser.add_argument("--table", action="store_true")
-    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
+    default = ["lm", "none", "sweep"]
+    parser.add_argument("--methods", nargs="*", default=default, choices=list(METHODS))
+    parser.add_argument("--linear-solver", default="auto", choices=("auto", "direct", "pcg"))
     parser.add_argument("--precision", nargs="*", default=["auto", "float64"])
     parser.add_argument("--only", choices=("daba", "lm"))
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of Ceres")
     args = parser.parse_args()
     if args.table:
         for file in args.files:
-            times(file, args.methods)
+            times(file, args.methods, args.linear_solver)
         return
     folder, *files = args.files
     for file in files:
@@ -78,13 +90,14 @@ def main() -> None:
             race(name, problem, float(known["lm"]), read_text(file), args.threads)
 
 
-def times(file: Path, methods: list[str]) -> None:
+def times(file: Path, methods: list[str], linear_solver: str) -> None:
     """Seconds from arrays in memory to the first iteration, milliseconds of an iteration, and of lm
     how long it takes to arrive; all by the clock of `daba.solve`, which compiling stops."""
     problem = named(file)
     partition = daba.make_partition(problem, DEVICES)
     for name in methods:
-        options: Any = dict(METHODS[name]) | {"backend": "gpu", "error": "ray"}
+        options: Any = {"backend": "gpu", "error": "ray", "linear_solver": linear_solver}
+        options |= METHODS[name]
         if options.pop("devices", DEVICES) == DEVICES:
             options["partition"] = partition
         began = time.perf_counter()
@@ -122,6 +135,10 @@ def named(file: Path) -> daba.Problem:
             seed=5,
         )  # fmt: skip
         return daba.generate(made).start
+    if file.name in SCENES:
+        kind, cameras, points = SCENES[file.name]
+        small = daba.SceneOptions(scene=kind, cameras=cameras, points=points, drift=0.003, seed=3)
+        return daba.generate(small).start
     if file.name in LANDSCAPES:
         return landscape(*LANDSCAPES[file.name])
     return daba.load(file)
