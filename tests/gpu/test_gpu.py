@@ -114,30 +114,44 @@ def test_too_little_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         solve()
 
 
-@pytest.mark.parametrize("method", ["none", "sweep", "lm", "admm"])
-def test_processes_that_share_a_gpu(method: str, tmp_path: Path) -> None:
-    """Two and four find the bits of one; with lm, whose matrices libraries multiply in batches, all
-    but the bits."""
-    script = HELPERS / "gpu_process.py"
-    found: list[dict[str, np.ndarray]] = []
+SHARING = ["none", "sweep", "lm", "admm"]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, np.ndarray]]:
+    """What one, two and four processes find by these methods, all started at once."""
+    folder, started = tmp_path_factory.mktemp("shared"), []
     for processes in (1, 2, 4):
-        out = tmp_path / f"{processes}.npz"
-        started = [] if processes == 1 else [
+        launcher = [] if processes == 1 else [
             "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}",
         ]  # fmt: skip
-        run = subprocess.run(
-            [sys.executable, *started, str(script), str(out), "cuda", method],
-            env=dict(os.environ), capture_output=True, text=True, check=False,
-            timeout=120,
+        command = [sys.executable, *launcher, str(HELPERS / "gpu_process.py")]
+        out = folder / f"{processes}.npz"
+        run = subprocess.Popen(
+            [*command, str(out), "cuda", *SHARING], stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        assert run.returncode == 0, run.stderr[-3000:]
+        started.append((run, out))
+    found = []
+    for run, out in started:
+        _, told = run.communicate(timeout=240)
+        assert run.returncode == 0, told[-3000:]
         with np.load(out) as arrays:
             found.append(dict(arrays))
-    for several in found[1:]:
-        assert several["sent"] > 0
-        np.testing.assert_allclose(several["F"], found[0]["F"], rtol=1e-8)
+    return found
+
+
+@pytest.mark.parametrize("method", SHARING)
+def test_processes_that_share_a_gpu(method: str, shared: list[dict[str, np.ndarray]]) -> None:
+    """Two and four find the bits of one; with lm, whose matrices libraries multiply in batches, all
+    but the bits."""
+    alone, *others = shared
+    for several in others:
+        assert several[f"{method} sent"] > 0
+        np.testing.assert_allclose(several[f"{method} F"], alone[f"{method} F"], rtol=1e-8)
         for name in ("F", "points", "cameras") if method != "lm" else ():
-            assert several[name].tobytes() == found[0][name].tobytes(), name
+            key = f"{method} {name}"
+            assert several[key].tobytes() == alone[key].tobytes(), name
 
 
 def test_nothing_is_compiled_while_the_clock_runs(tmp_path: Path) -> None:

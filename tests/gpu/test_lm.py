@@ -25,7 +25,9 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("no GPU here", allow_module_level=True)
 
+from daba.backends.gpu.compiler import compile_ahead  # noqa: E402
 from daba.backends.gpu.lm.operations import GpuOperations  # noqa: E402
+from daba.solver.lm.on_gpu import launch_linear  # noqa: E402
 
 CASES: dict[str, Any] = {
     "ray": lambda shard: ray_input(shard, Communicator()),
@@ -43,6 +45,8 @@ def solver_of(name: str, how: str, devices: int = 1) -> LevenbergMarquardt:
     parts = parts_of(shard, CASES[name](shard))
     network, loss = Network(parts, Communicator()), Loss(1, 1.5)
     ops: Any = PlainOperations(parts, loss) if how == "plain" else GpuOperations(parts, loss)
+    if how != "plain":  # several at a time
+        compile_ahead(lambda: ops.launch_all(ops.upload(parts.x)), ops.device, tell=False)
     reduced: Any = Whole(parts, ops, network)
     if how != "plain":
         ops.plan(parts.cluster[: parts.num_frames])
@@ -53,7 +57,10 @@ def solver_of(name: str, how: str, devices: int = 1) -> LevenbergMarquardt:
     if how == "deflated":
         space = make_space(parts, ops, network, parts.cluster, devices)
         reduced = deflated.Deflated(parts, ops, network, space, 100)
-    return LevenbergMarquardt(shard, parts, Options(method="lm"), network, ops, reduced)
+    solver = LevenbergMarquardt(shard, parts, Options(method="lm"), network, ops, reduced)
+    if how != "plain":
+        compile_ahead(lambda: launch_linear(solver), ops.device, tell=False)
+    return solver
 
 
 def values(solver: LevenbergMarquardt, iterations: int = 6) -> np.ndarray:

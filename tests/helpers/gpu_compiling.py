@@ -26,7 +26,8 @@ def main() -> None:
     chosen: list[dict[str, Any]] = [
         {"method": "daba", "refine": refine} for refine in ("none", "points", "sweep")
     ]
-    chosen += [{"method": "duba"}, {"method": "lm"}, {"method": "lm", "linear_solver": "pcg"}]
+    chosen += [{"method": method} for method in ("duba", "admm", "dr", "lm")]
+    chosen += [{"method": "lm", "linear_solver": "pcg"}]
     for options in chosen:
         daba.solve(problem, partition=partition, backend="gpu", iterations=12, **options)
     for solver in ("auto", "direct"):

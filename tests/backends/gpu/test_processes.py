@@ -36,7 +36,7 @@ def found_by(launcher: str, out: Path, refine: str) -> dict[str, np.ndarray]:
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-3000:]
     with np.load(out) as found:
-        return dict(found)
+        return {name.removeprefix(f"{refine} "): array for name, array in found.items()}
 
 
 @pytest.mark.parametrize(("launcher", "refine"), [("torchrun", "sweep"), ("mpiexec", "none")])
