@@ -303,7 +303,7 @@ def _only(it: Any, which: str) -> None:
     whole = getattr(intra, names[which])
     fill, schur.fill_cameras = schur.fill_cameras, _Nothing()
     setattr(intra, names[which], _Nothing())
-    it.linearize()
+    it.linearize(it.a.x)
     setattr(intra, names[which], whole)
     schur.fill_cameras = fill
 
