@@ -52,7 +52,8 @@ class _Pool(ThreadPoolExecutor):
     """Tells how much there is to do when a first job is slow."""
 
     def __init__(self, told: int, device: torch.device) -> None:
-        super().__init__(len(usable_cores()), initializer=torch.cuda.set_device, initargs=(device,))
+        number = torch.cuda.current_device() if device.index is None else device.index
+        super().__init__(len(usable_cores()), initializer=torch.cuda.set_device, initargs=(number,))
         self.left = told
         self.lock = Lock()
 
