@@ -13,7 +13,7 @@ higher; streets of 100 and 300 cameras (0.24, 0.09) 3.3 and 6.2 ms against 6.3 a
 300 (0.12) 5.0 against 4.7, and one of 800 (0.06) 12.6 against 1.8, but with as few conjugate
 gradients as pay elsewhere it ends 20 % higher. Where more pairs see common points they are few:
 orbits (0.42, 0.86) take 4.6 and 4.9 ms against 0.6 and 0.5, notredame-692 (0.80) 17 against 1.2,
-ladybug-49 (0.84) 3.1 against 0.6."""
+ladybug-49 (0.84) 3.1 against 1.1."""
 MOST_CAMERAS = 1000
 """… and cameras: a street of 2,000 takes 61 ms an iteration, against 4.3, and arrives later."""
 POINTS = 1 << 17
