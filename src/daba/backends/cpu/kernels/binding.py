@@ -164,6 +164,9 @@ INSIDE: Any = {
 them takes as long to compile as they do."""
 inline = numba.njit(fastmath={"contract"}, **INSIDE)
 """A small function called inside kernels."""
+inlined = numba.njit(fastmath={"contract"}, forceinline=True, **INSIDE)
+"""The same, always put into its callers. Left alone LLVM calls projections and hands their
+derivatives over in memory: points of trafalgar-21 settle in 10.5 instead of 4.5 ms."""
 
 
 @inline

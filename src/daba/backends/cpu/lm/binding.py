@@ -16,7 +16,7 @@ from daba.backends.cpu.kernels.binding import (
     concurrent,
     factory,
     formulas,
-    inline,
+    inlined,
     run_file,
 )
 from daba.backends.cpu.lm import blocks, tiles
@@ -68,6 +68,6 @@ def _named_after(kind: Kind) -> Any:
 
     def decorate(function: Any) -> Any:
         function.__qualname__ += f"_{tag}"
-        return inline(function)
+        return inlined(function)
 
     return decorate

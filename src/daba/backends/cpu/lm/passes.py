@@ -183,10 +183,8 @@ def linearize(
 def point_system(obs, images, x, j, l, loss, prior, V, g):
     """V and g of point j, were it at l; returns Σ F_ij, Σ ω²|r|² and min |l − t|²; infinite sums
     where a camera does not see it there."""
-    for a in range(6):
-        V[a] = 0.0
-    for a in range(3):
-        g[a] = 0.0
+    v0 = v1 = v2 = v3 = v4 = v5 = 0.0
+    g0 = g1 = g2 = 0.0
     total = 0.0
     squares = 0.0
     nearest = np.inf
@@ -206,15 +204,17 @@ def point_system(obs, images, x, j, l, loss, prior, V, g):
             squares += s
             w = w2 * slope
             nearest = min(nearest, away)
-            V[0] += w * (a0 * a0 + b0 * b0)
-            V[1] += w * (a0 * a1 + b0 * b1)
-            V[2] += w * (a0 * a2 + b0 * b2)
-            V[3] += w * (a1 * a1 + b1 * b1)
-            V[4] += w * (a1 * a2 + b1 * b2)
-            V[5] += w * (a2 * a2 + b2 * b2)
-            g[0] += w * (a0 * r0 + b0 * r1)
-            g[1] += w * (a1 * r0 + b1 * r1)
-            g[2] += w * (a2 * r0 + b2 * r1)
+            v0 += w * (a0 * a0 + b0 * b0)
+            v1 += w * (a0 * a1 + b0 * b1)
+            v2 += w * (a0 * a2 + b0 * b2)
+            v3 += w * (a1 * a1 + b1 * b1)
+            v4 += w * (a1 * a2 + b1 * b2)
+            v5 += w * (a2 * a2 + b2 * b2)
+            g0 += w * (a0 * r0 + b0 * r1)
+            g1 += w * (a1 * r0 + b1 * r1)
+            g2 += w * (a2 * r0 + b2 * r1)
+    V[0], V[1], V[2], V[3], V[4], V[5] = v0, v1, v2, v3, v4, v5
+    g[0], g[1], g[2] = g0, g1, g2
     total += prior_value(prior, j, l)
     add_prior(prior, j, l, V, g)
     return total, squares, nearest
