@@ -147,6 +147,14 @@ def test_names_need_names(tmp_path: Path) -> None:
         read_positions(path, random_problem(), daba.Trivial())
 
 
+def test_a_name_that_two_images_have_is_no_name(tmp_path: Path) -> None:
+    problem = named()
+    problem.info["images"][4] = "img1.jpg"
+    path = write(tmp_path, "image,x,y,z,sigma\nimg0.jpg,1,2,3,1\nimg1.jpg,1,2,3,1\n")
+    with pytest.raises(daba.DabaError, match=r"line 3: more than one image is named 'img1.jpg'"):
+        read_positions(path, problem, daba.Trivial())
+
+
 def test_lists_say_what_is_wrong_and_where(tmp_path: Path) -> None:
     for text, error in (("0\nx\n", "line 2: 'x'"), ("0\n\n9", "line 3: there is no"), ("#", "no ")):
         with pytest.raises(daba.DabaError, match=error):

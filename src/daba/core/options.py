@@ -18,6 +18,10 @@ ROUNDS: dict[str, tuple[Literal["cameras", "points"], ...]] = {
 """Which variables of the boundary each kind of refinement moves, in turn."""
 
 
+MOST_THREADS = 1024
+"""Systems refuse to start many thousands."""
+
+
 @dataclass(frozen=True)
 class Options:
     """Options of `daba.solve`. The defaults are those the published numbers were made with."""
@@ -165,7 +169,15 @@ class Options:
             "simulate_latency must not be negative",
         )
         need(self.simulate_bandwidth > 0, "simulate_bandwidth must be positive")
-        need(self.threads is None or self.threads >= 1, "threads must be at least 1")
+        need(
+            self.threads is None or 1 <= self.threads <= MOST_THREADS,
+            f"threads must be at least 1 and at most {MOST_THREADS}, not {self.threads}",
+        )
+        need(
+            self.max_seconds is None or self.max_seconds >= 0,
+            f"max_seconds must be a number of at least 0, not {self.max_seconds}",
+        )
+        need(self.patience is None or self.patience >= 1, "patience must be at least 1")
         need(self.xi > 0, f"xi must be positive, not {self.xi}")
         need(0 < self.split < 1, f"split must lie between 0 and 1, not {self.split}")
         need(0 < self.eta <= 1, f"eta must lie in (0, 1], not {self.eta}")

@@ -18,6 +18,7 @@ from daba.problem.checks import LARGEST
 from daba.problem.priors import Targets
 from daba.problem.problem import Floats, Ints, Problem
 
+SEVERAL = -1
 COVARIANCE = ("cxx", "cxy", "cxz", "cyy", "cyz", "czz")
 SPREADS = (("sigma",), ("sx", "sy", "sz"), COVARIANCE)
 """Columns that may tell how well a position is known."""
@@ -53,8 +54,11 @@ def read_list(path: PathLike, what: str, problem: Problem) -> Ints:
 
 
 def names_of(problem: Problem) -> dict[str, int]:
-    """Camera of each image name, where the file had names."""
-    return {name: i for i, name in enumerate(problem.image_names)}
+    """Camera of each image name, where the file had names; SEVERAL if more than one has it."""
+    found: dict[str, int] = {}
+    for i, name in enumerate(problem.image_names):
+        found[name] = SEVERAL if name in found else i
+    return found
 
 
 @dataclass(frozen=True)
@@ -155,6 +159,8 @@ def _which(
     named: bool = False,
 ) -> int:
     """The camera or point that a word stands for."""
+    if names.get(word) == SEVERAL:
+        raise DabaError(f"{where}: more than one image is named '{word}': give their numbers")
     if word in names:
         return names[word]
     if named:

@@ -28,7 +28,8 @@ _SAME_POSITION = 1e-9  # of the usual distance from the centroid
 _GROSS = 100.0  # pixels
 
 SHOWN = 5
-"""Of what is odd, in one warning."""
+ROOM = 100
+"""Of what is odd, in one warning: at most so many examples, and so many characters."""
 
 
 @dataclass(frozen=True)
@@ -239,8 +240,14 @@ def _parts(sizes: np.ndarray, noun: str) -> str:
     )
 
 
-def _first(shown: list[str], count: int) -> str:
-    return ", ".join(shown) + (", …" if count > len(shown) else "")
+def _first(words: list[str], count: int) -> str:
+    """As many examples as have room, and one in any case: names may be long."""
+    text = words[0]
+    for n, word in enumerate(words[1:], start=1):
+        if len(text) + len(word) > ROOM:
+            return _first(words[:n], count)
+        text += f", {word}"
+    return text + (", …" if count > len(words) else "")
 
 
 SHOWN_AT_ONCE = 2_000_000

@@ -83,7 +83,10 @@ def _with_intrinsics_held(problem: Problem) -> tuple[Problem, None]:
 def _moved_to(given: Problem, found: Problem) -> tuple[Problem, None]:
     """The given problem, where another solve of it has come to with intrinsics held."""
     cameras = np.hstack([found.cameras[:, :12], given.cameras[:, 12:]])
-    return given.with_estimate(cameras, found.points), None
+    optics = given.given_optics
+    if optics is not None and optics.rigs:
+        optics = replace(optics, frames=found.optics.frames)
+    return given.changed(cameras=cameras, points=found.points, given_optics=optics), None
 
 
 def _constrained(problem: Problem | Store | None) -> bool:
@@ -93,12 +96,34 @@ def _constrained(problem: Problem | Store | None) -> bool:
     return problem is not None and problem.constraints(0) is not None
 
 
-def _moved_setup(setup: Setup, result: Result, options: Options) -> Setup:
+def _moved_setup(setup: Setup, result: Result, options: Options, _: Setup | None) -> Setup:
     """The parts of a store, where another solve of them has come to."""
     from daba.distributed.cheirality import joined
 
     start = joined(setup.shard, result.local)
     return replace(setup, options=options, shard=replace(setup.shard, start=start))
+
+
+def _before_pixels(rays: Setup, pixels: Setup) -> Setup:
+    """The parts of a store on rays, to be solved with intrinsics held before the same in pixels."""
+    from daba.distributed.shard import State
+    from daba.distributed.stages import with_intrinsics_held
+
+    shard = with_intrinsics_held(rays.shard)
+    start = State(shard.start.cameras, pixels.shard.start.points)
+    return replace(rays, shard=replace(shard, start=start))
+
+
+def _in_pixels(setup: Setup, result: Result, options: Options, pixels: Setup) -> Setup:
+    """The parts of a store in pixels, where a solve of them on rays has come to."""
+    from daba.distributed.cheirality import joined
+    from daba.distributed.scatter import refined
+    from daba.distributed.stages import in_pixels
+
+    x, store = joined(setup.shard, result.local), cast("Store", pixels.source)
+    return replace(
+        pixels, options=options, shard=in_pixels(pixels.shard, refined(store.optics, options), x)
+    )
 
 
 def _corrects_cheirality(problem: Problem | Store | None, options: Options) -> bool:
@@ -167,26 +192,24 @@ class Runs:
 
             method, why = choose_method(options, options.error, comm.size)
             options = replace(options, method=method)
-        stages, free = _stages(options), problem
-        if stages[0].error != options.error:
+        stages = _stages(options)
+        then: Any = problem
+        if whole and stages[0].error != options.error:
             problem = self.changed(problem, _with_intrinsics_held)[0]
-        if len(stages) > 1 and not whole and (corrects or stages[0].error != options.error):
-            raise DabaError(
-                f"{options.method} followed by lm in pixels, or with points brought in front, "
-                "needs the whole problem, and a store is solved in parts: use --method lm, or "
-                "--error ray"
-            )
         setup = self.set_up(problem, stages[0], checksums=checkpoints is not None)
         with self.interrupt:
-            if corrects and not comm.broadcast(setup.orders is not None):
-                result = self.in_parts_with_points_in_front(setup, checkpoints)
+            if corrects and not whole:
+                result = self.in_parts_with_points_in_front(setup, checkpoints, stages[1:])
                 return replace(result, chosen=why)
             corrected = _count(moved)
             if not whole and options.error == "pixel":
-                setup, corrected = self.parts_in_front(setup)
+                alone = len(stages) == 1
+                pixels = setup if alone else self.set_up(problem, stages[-1])
+                pixels, corrected = self.parts_in_front(pixels)
+                setup, then = pixels if alone else _before_pixels(setup, pixels), pixels
             result = replace(self.run(setup, checkpoints), corrected=corrected)
             for stage in stages[1:]:
-                result = self.finished(result, stage, free)
+                result = self.finished(result, stage, then)
             if corrects and options.error == "ray":  # in pixels no step leads behind a camera
                 result = self.with_points_in_front(result)
             if options.most_iterations and result.hidden:
@@ -197,12 +220,14 @@ class Runs:
         return replace(result, source=source, chosen=why)
 
     def finished(self, result: Result, options: Options, given: Any) -> Result:
-        """Solved on, in another way."""
+        """Solved on, in another way; `given` is the problem with all that may change in it, or of a
+        store its parts in pixels."""
         if result.reason in BY_USER:
             return result
         setup, problem = self.last, result.solution
         if self.comm.broadcast(setup.orders is None):
-            setup = _moved_setup(setup, result, options)
+            apart = result.options.error != options.error
+            setup = (_in_pixels if apart else _moved_setup)(setup, result, options, given)
         else:
             if result.options.error != options.error:
                 problem = self.changed(problem, lambda found: _moved_to(given, found))[0]
@@ -215,7 +240,7 @@ class Runs:
             f"finished {'in pixels' if options.error == 'pixel' else 'from there'}"
         )
         after = self.run(setup)
-        return replace(after, notes=[note, *after.notes])
+        return replace(after, corrected=result.corrected, notes=[note, *after.notes])
 
     def with_points_in_front(self, result: Result) -> Result:
         """Bring what has come out behind a camera in front of it, and solve on; a few times at
@@ -257,14 +282,17 @@ class Runs:
         return replace(result, notes=[*result.notes, note])
 
     def in_parts_with_points_in_front(
-        self, setup: Setup, checkpoints: Checkpoints | None
+        self, setup: Setup, checkpoints: Checkpoints | None, stages: list[Options]
     ) -> Result:
-        """The same for a store, of which each process corrects its own part."""
+        """The same for a store, of which each process corrects its own part; `stages` are those
+        that follow the first."""
         from daba.distributed.cheirality import joined, start_in_front
 
         whole = setup.shard  # a solver may let go of its observations
         shard, corrected = start_in_front(whole, whole.state(), self.comm)
         result = self.run(replace(setup, shard=shard), checkpoints)
+        for stage in stages:
+            result = self.finished(result, stage, None)
         for _ in range(CORRECTIONS):
             if result.reason in BY_USER:
                 break
@@ -272,7 +300,7 @@ class Runs:
             if moved == 0:
                 break
             corrected += moved
-            result = self.run(replace(setup, shard=shard))
+            result = self.run(replace(self.last, shard=shard))
         return replace(result, corrected=corrected)
 
     def parts_in_front(self, setup: Setup) -> tuple[Setup, int]:

@@ -43,6 +43,7 @@ class Case(NamedTuple):
 
 
 HUBER = "--loss huber --loss-radius 2"
+FRONT_LM = "--points-in-front True --finish lm"
 CASES = {
     "sweep": Case("scene.npz", "--method daba", most=8),
     "none": Case("scene.npz", f"--method daba --refine none {HUBER} --linear-solver pcg", most=8),
@@ -88,6 +89,12 @@ CASES = {
     "lm, finishing": Case("scene.npz", "--method daba --finish lm", most=3, solves=2),
     "lm, finishing, store": Case(
         "scene.daba", "--method daba --finish lm", output="daba", most=3, solves=2
+    ),
+    "pixels after rays": Case("rigs.npz", "--method daba", most=3, solves=2),
+    "pixels after rays, store": Case("rigs.daba", "--method daba", most=3, solves=2),
+    "in front, finishing": Case("mirrored.npz", f"--method daba {FRONT_LM}", most=3, solves=2),
+    "in front, finishing, store": Case(
+        "mirrored.daba", f"--method daba {FRONT_LM}", most=3, solves=2
     ),
 }
 COUNTS = {name: [r for r in RANKS if r <= case.most] for name, case in CASES.items()}
@@ -195,7 +202,13 @@ def test_an_older_mpi_without_persistent_collectives_will_do(folder: Path, solve
 
 @pytest.mark.parametrize(
     ("file", "store"),
-    [("sweep", "store"), ("none", "store, none"), ("in front", "in front, store")],
+    [
+        ("sweep", "store"),
+        ("none", "store, none"),
+        ("in front", "in front, store"),
+        ("pixels after rays", "pixels after rays, store"),
+        ("in front, finishing", "in front, finishing, store"),
+    ],
 )
 def test_a_store_gives_what_its_file_gives(file: str, store: str, solved: Solved) -> None:
     for ranks in (0, 3):

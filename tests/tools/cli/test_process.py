@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -97,6 +98,43 @@ def test_a_solve_goes_on_when_nobody_watches(tmp_path: Path) -> None:
     process.stderr.close()
     process.wait(timeout=60)
     assert err == ""
+    assert names(tmp_path) == ["a.npz", "s.npz"]
+
+
+def shell(tmp_path: Path, command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`daba solve` of a small scene, with whatever stands behind it in a shell."""
+    daba.save(small_scene(), tmp_path / "a.npz")
+    solve = f"{sys.executable} -m daba solve a.npz --iterations 2 -o s.npz"
+    source = str(Path(daba.__file__).parents[1])
+    return subprocess.run(
+        ["bash", "-c", f"{solve} {command}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": source, **environment},
+    )
+
+
+@pytest.mark.parametrize("command", [">&-", "2>&-", "<&-", ">&- 2>&-"])
+def test_streams_that_are_closed(command: str, tmp_path: Path) -> None:
+    done = shell(tmp_path, command)
+    assert done.returncode == 0, done.stderr
+    assert names(tmp_path) == ["a.npz", "s.npz"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_printing_to_a_full_disk_costs_no_solution(tmp_path: Path) -> None:
+    done = shell(tmp_path, "> /dev/full", PYTHONUNBUFFERED="")
+    words = "what is printed cannot be written: No space left on device"
+    assert (done.returncode, done.stderr) == (2, f"daba: error: {words}\n")
+    assert names(tmp_path) == ["a.npz", "s.npz"]
+
+
+def test_a_terminal_that_knows_few_characters(tmp_path: Path) -> None:
+    done = shell(tmp_path, "", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "pixel error, rms" in done.stdout
     assert names(tmp_path) == ["a.npz", "s.npz"]
 
 

@@ -34,7 +34,7 @@ def read_pose_priors(
     found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for prior in priors:
         name = images.get(prior.corr_data_id.id)
-        if name not in names or not prior.has_position():
+        if name is None or names.get(name, -1) < 0 or not prior.has_position():
             continue
         if prior.coordinate_system != colmap.PosePriorCoordinateSystem.CARTESIAN:
             raise DabaError(

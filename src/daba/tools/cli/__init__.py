@@ -9,7 +9,9 @@ Each command is a module here with `run(argv) -> exit code`, imported only when 
 
 from __future__ import annotations
 
+import errno
 import gc
+import io
 import os
 import sys
 import time
@@ -49,11 +51,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code. Without one it is that of this process."""
     if argv is not None:
         return _run(list(argv))
-    if (launched_rank() or 0) > 0:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - under MPI rank 0 prints
+    _make_streams_safe()
     code = _run(sys.argv[1:])
     gc.freeze()  # the process ends: there is no need to look for cycles, which takes 10 ms
     return code
+
+
+def _make_streams_safe() -> None:
+    """What is printed may go nowhere, or to where some characters are not known: neither ends a
+    solve."""
+    nowhere = (launched_rank() or 0) > 0  # under MPI rank 0 prints
+    if nowhere or sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _run(arguments: list[str]) -> int:
@@ -74,9 +88,11 @@ def _run(arguments: list[str]) -> int:
         except BrokenPipeError:
             return _closed_pipe()
         except OSError as error:
-            if error.filename is None:
+            if error.filename is None and error.errno != errno.ENOSPC:
                 return _bug()
-            return _fail(f"{error.filename}: {error.strerror}", 2)
+            where = error.filename or "what is printed cannot be written"
+            _leave_stdout()
+            return _fail(f"{where}: {error.strerror}", 2)
         except MemoryError:
             return _fail("not enough memory", 1)
         except SystemExit as stop:  # after --help
@@ -146,13 +162,17 @@ def _bug() -> int:
 
 def _closed_pipe() -> int:
     """Whoever read our output has gone, as in `daba info x | head`: leave in silence."""
+    _leave_stdout()
+    return 141
+
+
+def _leave_stdout() -> None:
+    """Send what cannot be written nowhere, or Python would complain when it flushes it at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
-            # or Python would complain when it flushes again at exit
+        except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    return 141
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

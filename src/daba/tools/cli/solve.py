@@ -278,7 +278,7 @@ def _announced(
             console.say(f"  note: {note}")
         chosen = choose_method(options, error_of(problem, options), processes)
         console.say(f"method: {chosen.line(options.devices)}")
-    except BrokenPipeError:  # what is to be written will be
+    except OSError:  # nobody reads it, or the disk is full; what is to be written will be
         return None
     return console
 
