@@ -199,6 +199,33 @@ def test_a_store_is_adjusted_in_pixels_as_its_model_is(tmp_path: Path) -> None:
     assert np.isfinite(daba.pixel_error(left.problem).rms)
 
 
+@pytest.mark.parametrize("method", ["duba", "admm", "dr"])
+def test_methods_that_know_rays_only_are_finished_in_pixels(method: str, tmp_path: Path) -> None:
+    """Of a model and of its store, to the same bits, and as well as COLMAP does it."""
+    folder = start("SIMPLE_RADIAL", tmp_path / "in", cameras=1, images=12, points=120)
+    problem = daba.load(folder)
+    writing.save(problem, tmp_path / "a.daba", 3)
+    options: dict[str, Any] = {"method": method, "iterations": 15}
+    model = daba.solve(problem, devices=3, **options)
+    parts = daba.solve(Store(tmp_path / "a.daba"), **options)
+    assert [e.objective for e in model.history] == [e.objective for e in parts.history]
+    assert f"{method} went" in model.notes[0]
+    assert model.notes == parts.notes
+    found = mean_reprojection_error(model.problem)
+    assert found < 1.001 * adjusted_by_colmap(folder)
+
+
+@pytest.mark.parametrize("method", ["admm", "dr"])
+def test_consensus_with_intrinsics_held(method: str) -> None:
+    scene = daba.SceneOptions(scene="orbit", cameras=12, points=150, focal_error=0.0, seed=2)
+    problem = daba.constrain(daba.generate(scene).start, fix="intrinsics", share_intrinsics="none")
+    best = daba.solve(problem, method="lm").history[-1].objective
+    result = daba.solve(problem, method=method, devices=3, iterations=60)
+    np.testing.assert_allclose(result.problem.intrinsics, problem.intrinsics, rtol=1e-14)
+    assert best <= result.history[-1].objective * (1 + 1e-12)
+    assert result.history[-1].objective < 1.01 * best
+
+
 def test_rays_that_never_meet() -> None:
     """The best place of a point whose rays diverge is behind its cameras; far away is good, too."""
     scene = daba.SceneOptions(scene="orbit", cameras=30, points=200, seed=2)

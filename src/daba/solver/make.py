@@ -32,21 +32,40 @@ def make_solver(shard: Shard, options: Options, comm: Communicator | None = None
     if not options.copies:
         return cpu_solver(shard, options, comm)
 
+    held = _intrinsics_held(shard, comm)
+
     def operations(shard: Shard, block: Block) -> ConsensusOperations:
+        if held:
+            from daba.solver.constraints.consensus import held_consensus
+
+            return held_consensus(shard, options, comm, block)
         from daba.backends.cpu.consensus import CpuConsensus
         from daba.backends.cpu.equations import Equations
 
         equations = Equations(shard, options.loss, make_linear_solver(shard, options, comm))
         return CpuConsensus(shard, options, equations, block)
 
-    return consensus_solver(shard, options, comm, operations)
+    return consensus_solver(shard, options, comm, operations, held)
+
+
+def _intrinsics_held(shard: Shard, comm: Communicator) -> bool:
+    """Whether all intrinsics are fixed, on every process, and nothing else is asked for: then it
+    does not matter who shares them."""
+    asked = shard.constraints
+    only = asked is not None and asked.priors is None and asked.free_cameras is not None
+    if only:
+        free, points = asked.free_cameras, asked.free_points  # type: ignore[union-attr]
+        only = bool(free[:, :6].all() and not free[:, 6:].any())  # type: ignore[index]
+        only = only and (points is None or bool(points.all()))
+    return not comm.any(not only)
 
 
 def consensus_solver(
-    shard: Shard, options: Options, comm: Communicator, make: MakeOperations
+    shard: Shard, options: Options, comm: Communicator, make: MakeOperations, held: bool = False
 ) -> Consensus:
-    """ADMM or Douglas–Rachford, wherever `make` makes its operations."""
-    if shard.constraints:
+    """ADMM or Douglas–Rachford, wherever `make` makes its operations; `held`: for intrinsics that
+    are all fixed."""
+    if shard.constraints and not held:
         raise DabaError(
             f"{options.method} knows no fixed parameters, shared intrinsics or priors; use "
             "--method daba, duba or lm"
