@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from daba.core.camera_models import BY_ID, MODELS, PARAMETERS, project, unproject
-from daba.core.errors import DabaWarning
+from daba.core.errors import DabaError, DabaWarning
 from daba.core.types import distinct
-from daba.problem.checks import check_observations
+from daba.problem.checks import check_observations, check_variables
 from daba.problem.intrinsics import (
     STEREOGRAPHIC,
     fit_forward,
@@ -70,14 +70,19 @@ def ray_side(problem: Problem) -> dict[str, Any]:
         d, weights = _polynomial_rays(problem, lens, focal, group, u)
         _other_rays(problem, optics, focal, group, u, weights)
     cameras = np.hstack([problem.poses, d[optics.camera]])
-    check_observations(cameras, problem.points, cam, problem.point_index, u, weights)
+    focals = focal[optics.camera]
+    try:
+        check_variables(cameras, problem.points, focals)
+        check_observations(cameras, problem.points, cam, problem.point_index, u, weights)
+    except DabaError as error:  # the file has long been read
+        raise DabaError(f"{problem.name}: its pixels and cameras give no rays: {error}") from None
     rays = np.ascontiguousarray(cameras[:, 12:])
     known = replace(optics, rays=rays, pixels=None if optics.bundler else optics.pixels)
     return {
         "cameras": cameras,
         "u": np.ascontiguousarray(u),
         "weights": weights,
-        "focal": focal[optics.camera],
+        "focal": focals,
         "given_optics": known,
     }
 

@@ -483,3 +483,26 @@ def test_without_pycolmap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     daba.save(problem, tmp_path / "out")
     with pytest.raises(DabaError, match=r"pip install 'daba\[colmap\]'"):
         daba.save(problem, tmp_path / "text", kind="text")
+
+
+def test_ids_that_are_none(tmp_path: Path) -> None:
+    folder = written(synthetic(points=40), tmp_path / "model", "text")
+    file = folder / "points3D.txt"
+    lines = file.read_text().splitlines()
+    lines[-1] = " ".join(["-9223372036854775808", *lines[-1].split()[1:]])
+    file.write_text("\n".join(lines) + "\n")
+    with pytest.raises(DabaError, match=r"points3D\.txt: -9223372036854775808 is no id of a 3D"):
+        daba.load(folder)
+
+
+def test_cameras_that_give_no_rays_name_the_model(tmp_path: Path) -> None:
+    """Rays are computed long after the file was read."""
+    folder = written(synthetic(points=40), tmp_path / "model", "text")
+    file = folder / "cameras.txt"
+    lines = file.read_text().splitlines()
+    words = lines[-1].split()
+    words[4] = "1e-60"  # focal length
+    file.write_text("\n".join([*lines[:-1], " ".join(words)]) + "\n")
+    problem = daba.load(folder)
+    with pytest.raises(DabaError, match="model: its pixels and cameras give no rays: "):
+        problem.cameras  # noqa: B018

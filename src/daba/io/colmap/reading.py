@@ -164,6 +164,8 @@ def _check_content(model: Parts, registered: np.ndarray) -> None:
         raise DabaError(
             f"{model.folder}: this model has no 3D points, so there is nothing to adjust"
         )
+    if (worst := int(model.points.ids.min())) < 0:
+        raise DabaError(f"{model.where('points3D')}: {worst} is no id of a 3D point")
     seen, tracks = int((model.images.points >= 0).sum()), int(model.points.tracks.sum())
     if not seen:
         raise DabaError(f"{model.folder}: no image of this model sees a 3D point")
