@@ -119,17 +119,14 @@ class LevenbergMarquardt(Solver):
         *total, lowered = self.network.sum(np.column_stack([value, predicted]))
         F, _, unseen = total
         actual = self.total[0] - F
-        if unseen > 0 or not actual > self.options.lm_gain * max(lowered, 0.0):
+        if unseen > 0 or not (lowered > 0.0 and actual > self.options.lm_gain * lowered):
             return False
         self.radius, self.shrink = self.next_radius(actual, lowered), FIRST_SHRINK
         self.x, self.value, self.total = trial, value, np.array(total)
         return True
 
     def next_radius(self, actual: float, lowered: float) -> float:
-        """After a step that was kept. Where bounds have bent it so that its model rises, the model
-        does not tell how good the radius was, and a smaller one needs no bounds."""
-        if not lowered > 0.0:
-            return self.radius / FIRST_SHRINK
+        """After a step that was kept."""
         gain = min(actual / lowered, 1.0)
         wider = self.radius / max(1.0 / GROWTH, 1.0 - (2.0 * gain - 1.0) ** 3)
         return min(wider, LARGEST_RADIUS)
