@@ -17,6 +17,11 @@ def form(lo: int, hi: int, obs: Observations, J: Matrix, V_inv: Matrix, plan: Pl
     same point by frames of the same cluster."""
     size = plan.size
     per_tile = size * size
+    tile_of = np.empty(len(plan.place), np.int64)
+    within = np.empty(len(plan.place), np.int64)
+    for i in range(len(plan.place)):  # no division for every pair
+        tile_of[i] = plan.place[i] // size
+        within[i] = plan.place[i] - tile_of[i] * size
     for w in range(lo, hi):
         for row in range(plan.share_row[w], plan.share_row[w + 1]):
             tile = row // size
@@ -30,17 +35,17 @@ def form(lo: int, hi: int, obs: Observations, J: Matrix, V_inv: Matrix, plan: Pl
         for n in range(plan.share_ptr[w], plan.share_ptr[w + 1]):
             k = plan.share_obs[n]
             prefetch(J, plan.share_obs[min(n + AHEAD, len(plan.share_obs) - 1)])
-            place = plan.place[obs.frame[k]]
-            row = place // size
-            at = (place - row * size) * size
+            frame = obs.frame[k]
+            place = plan.place[frame]
+            tiles = plan.tile[tile_of[frame]]
+            first = plan.first[tile_of[frame]]
+            at = within[frame] * size
             A = eliminate(J[k], V_inv[obs.point[k]])
             for m in range(obs.run_begin[k], obs.run_end[k]):
-                other = plan.place[obs.frame[m]]
-                if other <= place:
-                    col = other // size
-                    index = plan.tile[row, col - plan.first[row]]
+                other = obs.frame[m]
+                if plan.place[other] <= place:
                     p, q, r, s = core(A, J[m])
-                    block = blocks[index * per_tile + at + other - col * size]
+                    block = blocks[tiles[tile_of[other] - first] * per_tile + at + within[other]]
                     add_block(block, J[k], J[m], -p, -q, -r, -s)
 
 
