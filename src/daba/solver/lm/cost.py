@@ -20,9 +20,12 @@ class Speed(NamedTuple):
     least: float
     """… and at least."""
     product: float
-    """One iteration of conjugate gradients, for each observation, …"""
+    """One iteration of conjugate gradients, for each observation; 0: factors of an earlier system
+    are not used again; …"""
     byte: float
-    """… and for each byte of factors; 0: those of an earlier system are not used again."""
+    """… for each byte of factors, …"""
+    call: float
+    """… and for what it calls."""
     most_frames: int
     """Of a device: beyond this its S_αα is not considered."""
     cluster: float
@@ -39,21 +42,21 @@ class Speed(NamedTuple):
         others; 0 if they are always made."""
         if not self.product:
             return 0.0
-        return self.direct(cost) / (self.product * observations + self.byte * cost.bytes)
+        iteration = self.product * observations + self.byte * cost.bytes + self.call
+        return self.direct(cost) / iteration
 
 
 CPU = Speed(
     pair=24e-9, flop=2e-11, observation=2e-6, least=1e-3, product=16e-9, byte=5e-11,
-    most_frames=6000, cluster=15.0, most_clusters=float("inf"),
+    call=3e-4, most_frames=6000, cluster=15.0, most_clusters=float("inf"),
 )  # fmt: skip
 """Of one thread of a current CPU; conjugate gradients as a chain of frames has them, with
 eigenmodes: cup-362 takes 0.9 s directly, 1.9 s with them, and 0.5 s with factors that are used
-again. The plan alone is quadratic in
-frames. Clusters of 10 and 20 frames are as good on notredame-150 and city-1000, 40 is slower on the
-second."""
+again. The plan alone is quadratic in frames. Clusters of 10 and 20 frames are as good on
+notredame-150 and city-1000, 40 is slower on the second."""
 GPU = Speed(
     pair=3.5e-10, flop=6e-14, observation=5e-9, least=15e-3, product=0.0, byte=0.0,
-    most_frames=2500, cluster=15.0, most_clusters=400.0,
+    call=0.0, most_frames=2500, cluster=15.0, most_clusters=400.0,
 )  # fmt: skip
 """Of an H200: notredame-692, 16 million pairs and 6,228 rows, is formed in 5.6 ms and factored in
 4.5; conjugate gradients take 16 ms for it, 14 to 30 for a city of 1,723 cameras, 25 to 60 for
