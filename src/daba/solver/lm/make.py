@@ -25,19 +25,22 @@ SMALL = 3000
 MOTIONS = 12.0
 """Frames of a cluster that moves as a body in the coarse space. With 8 devices, city-300 takes 98
 rounds with one body for each device, 80 with bodies of 20 frames, 64 of 10 and of 6."""
+ASKED = 15.0
+"""Frames of a cluster where conjugate gradients were asked for: more than one cluster, then, of all
+but the smallest problems."""
 CROWDED = 0.5
 """Share of pairs of frames with common points from which on, where S of one device is not factored
 whole, each frame is a cluster and all are one body: where everybody sees everybody, nothing has to
 spread. Eight iterations of notredame-692 take 6 s of CPU so, and 15 s with clusters of 15."""
 REUSED = 5.0
-"""Steps that factors of S are worth, where they are used again: factoring S of city-1000 takes as
-long as one step with clusters, that of city-1723 as long as two. City-1000 is at its optimum after
-3.4 instead of 8.2 s of CPU, city-1723 after 9.3 s, when clusters are 0.8 % above; notredame-692
-never factors S, and takes three quarters of the time. City-3000 would take six steps."""
+"""Steps of clusters that factors of S are worth, where they are used again and everybody sees
+everybody: notredame-692 then takes three quarters of the time, and never factors S. Elsewhere
+frames alone are a poor start: cities of 1,000 and 1,723 cameras take 5.2 and 12 s of CPU so, and
+3.2 and 8.3 s with clusters."""
 LITTLE_ROOM = 48.0
 """Bytes for each observation that factors of a device may take, …"""
 ROOM_OF_ONE = 1500.0
-"""… and those of the only device: city-1723 takes 970."""
+"""… and those of the only device, where everybody sees everybody: notredame-692 takes 400."""
 LEAST_WORTH = 8.0
 """Iterations of conjugate gradients: where factoring S takes no longer, every system is factored.
 That is 3.5 on trafalgar-21, which then takes 66 instead of 99 ms; 6 and 7 on ladybug-49 and
@@ -111,6 +114,8 @@ def _with_clusters(
 
     B, speed, frames = given.kind.block, backend.speed, _frames_of_devices(shard, given)
     size = max(speed.cluster, float(comm.gather(frames).sum()) / speed.most_clusters)
+    if options.linear_solver == "pcg":
+        size = min(size, ASKED)
     if not comm.any(bool(frames.max() > speed.most_frames)):
         parts = make_lm_shard(shard, given, comm)
         plan, cost = backend.plan(parts.obs, _here(parts), B)
@@ -137,7 +142,7 @@ def _pays(cost: Cost, speed: Speed, parts: LmShard, comm: Communicator) -> bool:
     *total, observations = comm.gather(rows).sum(axis=0)
     cost = type(cost)(*total)
     iterative, room = speed.observation * observations, LITTLE_ROOM
-    if speed.product and parts.cluster_ptr[-1] == 1:
+    if speed.product and parts.cluster_ptr[-1] == 1 and cost.density > CROWDED:
         iterative, room = REUSED * iterative, ROOM_OF_ONE
     quick = speed.direct(cost) < max(iterative, speed.least)
     return bool(quick and cost.fits(observations, room))
