@@ -44,6 +44,12 @@ def everything(
     return a[0] + b[0, 0] + c.ptr[0] + d + e + f + h[0][0] + (0.0 if g is None else g[0])
 
 
+@serial
+def twice(x: Floats) -> Floats:
+    """Returns an array, which Numba has to make."""
+    return 2.0 * x
+
+
 @factory
 def adder(count: int) -> Callable[[np.ndarray], float]:
     """A kernel made for a number."""

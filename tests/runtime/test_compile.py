@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import daba
-from daba.backends.cpu import compiler
+from daba.backends.cpu import cache, compiler
 from daba.core.options import Options
 from daba.distributed.comm.base import Communicator
 from daba.distributed.shard import make_shard
@@ -25,7 +25,7 @@ def test_nothing_is_left_to_compile(compiled: None, monkeypatch: pytest.MonkeyPa
     )  # fmt: skip
     constrained = daba.constrain(problem, fix=("gauge",), share_intrinsics="all")
 
-    def no_worker(jobs: list[compiler.Job], count: int = 1) -> list[str]:
+    def no_worker(jobs: list[cache.Job], count: int = 1) -> list[str]:
         raise AssertionError(f"left to compile: {jobs}")
 
     monkeypatch.setattr(compiler, "run_in_workers", no_worker)
@@ -74,7 +74,7 @@ def test_only_the_linear_solver_that_is_chosen_is_compiled(
 ) -> None:
     problem = random_problem(0, cameras=6, points=30)
     shard = make_shard(problem, random_partition(problem, 2))
-    asked: list[compiler.Job] = []
-    monkeypatch.setattr(compiler, "compile_jobs", lambda jobs, tell: asked.extend(jobs))
+    asked: list[cache.Job] = []
+    monkeypatch.setattr(cache, "compile_jobs", lambda jobs, tell: asked.extend(jobs))
     make_linear_solver(shard, Options(method="daba", linear_solver=linear), Communicator())
     assert {job.arguments[0][1] for job in asked} == needed

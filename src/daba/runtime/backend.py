@@ -55,6 +55,8 @@ class Cpu:
         if options.centralized:
             return
         with _needed_packages():
+            import numba  # noqa: F401  before threads are set
+
             from daba.backends.cpu.threads import set_threads
             from daba.runtime.compile import compile_for
 
@@ -72,12 +74,12 @@ class Cpu:
 
     def solver(self, shard: Shard, options: Options, comm: Communicator) -> Solver:
         if not options.centralized:
-            from daba.backends.cpu import compiler
+            from daba.backends.cpu import cache
             from daba.solver.make import make_solver
 
-            before = compiler.seconds
+            before = cache.seconds
             solver = make_solver(shard, options, comm)
-            self.compiling += compiler.seconds - before
+            self.compiling += cache.seconds - before
             return solver
         from daba.solver.lm.make import lm_solver
 

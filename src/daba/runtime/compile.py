@@ -10,14 +10,14 @@ import numpy as np
 from daba.core.options import Options
 
 if TYPE_CHECKING:
-    from daba.backends.cpu.compiler import Job
+    from daba.backends.cpu.cache import Job
     from daba.core.lm import Kind
     from daba.problem.problem import Problem
 
 
 def compile_for(options: Options, constrained: bool, tell: bool = True) -> None:
     """Compile what a solve with these options will run, as far as no earlier one has."""
-    from daba.backends.cpu.compiler import compile_jobs
+    from daba.backends.cpu.cache import compile_jobs
 
     compile_jobs(jobs_for(options, constrained), tell)
 
@@ -25,29 +25,35 @@ def compile_for(options: Options, constrained: bool, tell: bool = True) -> None:
 def compile_lm(kind: Kind, coarse: bool) -> None:
     """Compile what Levenberg–Marquardt runs on a kind of problem, with a coarse space or
     without."""
-    from daba.backends.cpu.compiler import compile_jobs
+    from daba.backends.cpu.cache import compile_jobs
 
     compile_jobs(lm_jobs(kind, coarse))
 
 
 def compile_symbolic() -> None:
     """Compile what it finds out about a problem before."""
-    from daba.backends.cpu.compiler import compile_jobs
-    from daba.backends.cpu.kernels.binding import job
-    from daba.backends.cpu.lm.tiles import count_pairs, mark_pairs
+    from daba.backends.cpu.cache import compile_jobs, job
+    from daba.backends.cpu.compiled import compiled
 
-    compile_jobs([job(count_pairs), job(mark_pairs)], tell=False)
+    tiles = compiled("lm.tiles")
+    compile_jobs([job(tiles.count_pairs), job(tiles.mark_pairs)], tell=False)
 
 
 def lm_jobs(kind: Kind, coarse: bool) -> list[Job]:
     """What `backends/cpu/lm` runs, the longest first."""
-    from daba.backends.cpu.kernels.binding import job
-    from daba.backends.cpu.lm import tiles
-    from daba.backends.cpu.lm.binding import kernels
+    from daba.backends.cpu.cache import job
+    from daba.backends.cpu.compiled import compiled
 
-    k = kernels(kind)
-    used = [k.linearize, k.settle_points, tiles.factor, k.form, k.substitute, k.back_substitute]
-    used += [k.objective, k.linearize_frames, k.push_points, k.push_frames, k.pull_own]
+    k = compiled("lm.binding", "kernels", kind)
+    used = [k.linearize, k.settle_points, compiled("lm.tiles").factor, k.form, k.substitute]
+    used += [
+        k.back_substitute,
+        k.objective,
+        k.linearize_frames,
+        k.push_points,
+        k.push_frames,
+        k.pull_own,
+    ]
     used += [k.damp_points, k.fill_tiles, k.pull_others]
     if kind.error == "pixel":
         used += [k.visible]
@@ -62,9 +68,8 @@ def lm_jobs(kind: Kind, coarse: bool) -> list[Job]:
 
 def compile_kernels() -> None:
     """Compile everything that any solve may need."""
-    from daba.backends.cpu.compiler import compile_jobs
+    from daba.backends.cpu.cache import compile_jobs, job
     from daba.backends.cpu.kernels import cholesky, pcg, schur
-    from daba.backends.cpu.kernels.binding import job
     from daba.core.lm import Kind
 
     options = [
@@ -116,8 +121,8 @@ def compile_gpu_kernels(problem: Problem) -> None:
 def jobs_for(options: Options, constrained: bool) -> list[Job]:
     """What Algorithm 1 and the consensus methods will run but for the linear solver, which is
     chosen later; the longest first: that is how they are shared out best."""
+    from daba.backends.cpu.cache import job
     from daba.backends.cpu.kernels import objective, refine, schur, state
-    from daba.backends.cpu.kernels.binding import job
 
     daba = options.accelerated
     consensus = options.copies
@@ -149,8 +154,8 @@ def jobs_for(options: Options, constrained: bool) -> list[Job]:
 def _under_constraints(options: Options) -> list[Job]:
     """Fixed parameters, shared intrinsics, priors: what kernels do then is compiled apart, so that
     nothing costs without them."""
+    from daba.backends.cpu.cache import job
     from daba.backends.cpu.kernels import objective, refine, schur, sharing
-    from daba.backends.cpu.kernels.binding import job
 
     rounds = options.rounds
     jobs = [job(refine.refine_cameras, constrained=True)] if "cameras" in rounds else []

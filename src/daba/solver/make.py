@@ -124,7 +124,7 @@ def make_linear_solver(
 ) -> LinearSolver:
     """The solver asked for, its kernels compiled; `auto` compares the estimated cost of both, over
     all processes: what is chosen must not depend on how devices are shared out."""
-    from daba.backends.cpu.compiler import compile_jobs
+    from daba.backends.cpu.cache import compile_jobs
 
     solver = _chosen_solver(shard, options, comm, groups)
     compile_jobs(solver.jobs(), tell=comm.rank == 0)

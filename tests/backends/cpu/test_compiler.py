@@ -17,9 +17,8 @@ import numpy as np
 import pytest
 from places import ROOT
 
-from daba.backends.cpu import compiler
-from daba.backends.cpu.compiler import Job
-from daba.backends.cpu.kernels.binding import job
+from daba.backends.cpu import cache, compiler
+from daba.backends.cpu.cache import Job, job
 from daba.backends.cpu.kernels.signatures import signature_of
 from daba.core.types import Tasks
 
@@ -31,7 +30,7 @@ def word(folder: Path, name: str, seconds: float = 0.0) -> Job:
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
-    monkeypatch.setattr(compiler, "FOLDER", folder)
+    monkeypatch.setattr(cache, "FOLDER", folder)
     return folder
 
 
@@ -41,9 +40,9 @@ def test_jobs_are_done_once_and_by_several_processes(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(compiler, "usable_cores", lambda: {0, 1, 2})
     jobs = [word(tmp_path, f"{n}", 0.3) for n in range(6)]
-    compiler.compile_jobs(jobs)
+    cache.compile_jobs(jobs)
     assert "compiling 6 kernels in 3 processes" in capsys.readouterr().err
-    compiler.compile_jobs(jobs)
+    cache.compile_jobs(jobs)
     assert capsys.readouterr().err == ""
     processes = [(tmp_path / f"{n}").read_text().split() for n in range(6)]
     assert all(len(done) == 1 for done in processes)
@@ -54,7 +53,7 @@ def test_jobs_are_done_once_and_by_several_processes(
 def test_of_several_who_ask_at_once_one_compiles(empty_cache: Path, tmp_path: Path) -> None:
     """Here threads, each with a lock on a file of its own; processes have that by themselves."""
     jobs = [word(tmp_path, "one", 0.5), word(tmp_path, "two", 0.5)]
-    asking = [threading.Thread(target=compiler.compile_jobs, args=(jobs, False)) for _ in range(4)]
+    asking = [threading.Thread(target=cache.compile_jobs, args=(jobs, False)) for _ in range(4)]
     for thread in asking:
         thread.start()
     for thread in asking:
@@ -66,7 +65,7 @@ def test_what_fails_is_told_and_tried_again(
     empty_cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     jobs = [Job("kernel_jobs:fail"), word(tmp_path, "done")]
-    compiler.compile_jobs(jobs)
+    cache.compile_jobs(jobs)
     assert "it went wrong" in capsys.readouterr().err
     assert [j.finished for j in jobs] == [False, True]
     failures = compiler.run_in_workers([Job("kernel_jobs:die"), word(tmp_path, "never")])
@@ -103,7 +102,7 @@ def test_a_kernel_is_compiled_elsewhere_and_loaded_here(
         assert sum(three.stats.cache_misses.values()) == 0
     assert kernel_jobs.adder(4)(np.full(2, 2.0)) == 8.0
     assert len(asked) <= 3  # none where an earlier run has left them
-    compiler.compile_jobs([job(kernel_jobs.adder(5))], tell=False)
+    cache.compile_jobs([job(kernel_jobs.adder(5))], tell=False)
     asked.clear()
     assert kernel_jobs.adder(5)(np.full(2, 2.0)) == 10.0
     assert asked == []
@@ -128,7 +127,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    monkeypatch.delenv(compiler.TREE, raising=False)
+    monkeypatch.delenv(cache.TREE, raising=False)
     (tmp_path / "file").write_text("no folder")
     return folder
 
@@ -139,39 +138,39 @@ def test_another_installation_is_another_stamp(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / name).write_text("x = 1\n")
     one, two = ([tmp_path / name] for name in names)
-    first = compiler.stamp(one)
-    assert compiler.stamp(one) == first
-    assert compiler.stamp(two) != first
+    first = cache.stamp(one)
+    assert cache.stamp(one) == first
+    assert cache.stamp(two) != first
     os.utime(one[0], ns=(1, 1))
-    assert compiler.stamp(one) != first
+    assert cache.stamp(one) != first
 
 
 def test_the_sources_are_all_that_kernels_are_made_of() -> None:
     """A formula that is bound anew by the backends must be among them."""
-    core = {path.stem: path for path in compiler.SOURCES if path.parent.name == "core"}
+    core = {path.stem: path for path in cache.SOURCES if path.parent.name == "core"}
     folder = core["formulas"].parent
     found = {path.stem for path in folder.glob("*.py") if "globals()" in path.read_text()}
     assert found | {"camera_models", "lm"} == set(core)
-    assert compiler.digest(compiler.SOURCES) != compiler.digest(compiler.SOURCES[1:])
+    assert cache.digest(cache.SOURCES) != cache.digest(cache.SOURCES[1:])
 
 
 def test_the_users_own_cache_comes_first(
     temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
-    found = compiler._find_folder()
+    found = cache._find_folder()
     assert found is not None
     assert found.is_relative_to(tmp_path / "user" / "daba")
 
 
 def test_without_it_kernels_are_kept_among_temporary_files(temporary: Path) -> None:
     """In a folder that all processes of this user find, and nobody else can write to."""
-    found = compiler._find_folder()
+    found = cache._find_folder()
     assert found is not None
     own = temporary / f"daba-{os.getuid()}"
     assert found.is_relative_to(own)
     assert own.stat().st_mode & 0o777 == 0o700
-    assert compiler._find_folder() == found
+    assert cache._find_folder() == found
 
 
 @pytest.mark.parametrize("spoilt", ["open to all", "a link", "a file"])
@@ -188,19 +187,19 @@ def test_a_folder_that_others_have_made_is_not_used(
         own.symlink_to(tmp_path / "theirs")
     else:
         own.write_text("")
-    monkeypatch.setenv(compiler.TREE, "")  # so that it is put back after the test
-    found = compiler._find_folder()
+    monkeypatch.setenv(cache.TREE, "")  # so that it is put back after the test
+    found = cache._find_folder()
     assert found is not None
     assert found.is_relative_to(temporary)
     assert not found.is_relative_to(own)
-    assert compiler._find_folder() == found  # as a child would find it
+    assert cache._find_folder() == found  # as a child would find it
 
 
 def test_where_nothing_can_be_written_there_is_no_cache(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "nothing" / "here"))
-    assert compiler._find_folder() is None
+    assert cache._find_folder() is None
 
 
 SCRIPT = """

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from daba.backends.cpu.compiler import Job
+from daba.backends.cpu.cache import Job
 from daba.backends.cpu.kernels import objective as passes
 from daba.backends.cpu.kernels import schur
 from daba.core.losses import Loss

@@ -17,25 +17,36 @@ from functools import cache
 from typing import Any
 
 from daba.core.errors import DabaError
+from daba.distributed.comm.base import usable_cores
 
 Kernel = Callable[..., None]
 SPIN = "10000"
 """A thread that waits spins for some ten microseconds and then sleeps. OpenMP's own default is to
 spin for as long as it takes, and on a busy machine that made a solve thirty times slower."""
 
+SYMBOLS = "daba.backends.cpu.symbols"
+"""Module that is loaded with the first kernel that is run without Numba."""
 WITH_BLAS = ("scipy.linalg", "torch", "mkl")
 """Packages that bring a BLAS of their own."""
 
 
-def one_blas_thread() -> Any:
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
     """A context in which BLAS runs on one thread: kernels call it from many, and its own threads
     would change the order of sums with their number."""
     loaded = tuple(name for name in WITH_BLAS if name in sys.modules)
-    return _libraries(loaded).limit(limits=1, user_api="blas")
+    ours = sys.modules.get(SYMBOLS)
+    found = ours is not None and ours.blas_is_found()
+    with _libraries((*loaded, found)).limit(limits=1, user_api="blas"):
+        try:
+            yield
+        finally:
+            if (ours := sys.modules.get(SYMBOLS)) is not None:
+                ours.start_blas_threads()
 
 
 @cache
-def _libraries(loaded: tuple[str, ...]) -> Any:
+def _libraries(loaded: tuple[Any, ...]) -> Any:
     """What has threads of its own in this process; found once, which takes 5 ms, for each set of
     packages that bring such."""
     from threadpoolctl import ThreadpoolController
@@ -45,37 +56,75 @@ def _libraries(loaded: tuple[str, ...]) -> Any:
 
 def set_threads(threads: int | None) -> int:
     """Use that many threads from now on (all of them if None); returns how many."""
+    global _count
     if "numba" not in sys.modules:
         if "OMP_WAIT_POLICY" not in os.environ:
             os.environ.setdefault("GOMP_SPINCOUNT", SPIN)
-        if threads is not None:
-            available = int(os.environ.get("NUMBA_NUM_THREADS", os.cpu_count() or 1))
-            if threads > available:
-                os.environ["NUMBA_NUM_THREADS"] = str(threads)
-    import numba
-
-    most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
-    wanted = most if threads is None else threads
-    if wanted > most:
+        available = int(os.environ.get("NUMBA_NUM_THREADS") or len(usable_cores()))
+        if threads is not None and threads > available:
+            os.environ["NUMBA_NUM_THREADS"] = str(threads)
+    layers = _layers()
+    most = min(layer.most_threads() for layer in layers)
+    _count = most if threads is None else threads
+    if _count > most:
         raise DabaError(
-            f"{wanted} threads asked for, but Numba was started with {most}; set the environment "
-            f"variable NUMBA_NUM_THREADS={wanted} before Python starts"
+            f"{_count} threads asked for, but Numba was started with {most}; set the environment "
+            f"variable NUMBA_NUM_THREADS={_count} before Python starts"
         )
-    numba.set_num_threads(wanted)
-    return wanted
+    follow()
+    return _count
+
+
+_count = 0
+"""Threads in use."""
+
+
+def follow() -> None:
+    """Tell who runs parallel loops how many threads there are: once more to those that were loaded
+    after that was set."""
+    for layer in _layers() if _count else ():
+        layer.set_num_threads(_count)
 
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """A context in which Numba's loops run on so many threads."""
-    import numba
-
-    before = numba.get_num_threads()
-    numba.set_num_threads(count)
+    """A context in which parallel loops of kernels run on so many threads."""
+    layers = _layers()
+    for layer in layers:
+        layer.set_num_threads(count)
     try:
         yield
     finally:
-        numba.set_num_threads(before)
+        follow()
+
+
+def _layers() -> list[Any]:
+    """Who runs parallel loops: Numba if it is there, and its functions as we load them, if they are
+    or if it is not."""
+    with_numba = "numba" in sys.modules
+    if with_numba and SYMBOLS not in sys.modules:
+        return [_Numba]
+    from daba.backends.cpu import symbols
+
+    if not symbols.usable():
+        return [_Numba]
+    return [symbols, _Numba] if with_numba else [symbols]
+
+
+class _Numba:
+    """What `symbols` has, of Numba itself."""
+
+    @staticmethod
+    def most_threads() -> int:
+        import numba
+
+        return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+
+    @staticmethod
+    def set_num_threads(count: int) -> None:
+        import numba
+
+        numba.set_num_threads(count)
 
 
 class Pool:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from daba.backends.cpu.compiler import Job
+from daba.backends.cpu.cache import Job, job
 from daba.backends.cpu.kernels import cholesky
-from daba.backends.cpu.kernels.binding import job
 from daba.core.types import Bools, Floats, Int64, Plan, Reduced, SharedGroups
 from daba.distributed.shard import Shard
 from daba.problem.problem import Ints

@@ -17,7 +17,9 @@ SHARES = 32
 def make_plan(obs: Observations, cluster: Int32, B: int) -> tuple[Plan, Cost]:
     """For frames with blocks of B, in clusters, which are numbered from 0 on in the order of their
     first frames."""
-    from daba.backends.cpu.lm.tiles import count_pairs, mark_pairs
+    from daba.backends.cpu.compiled import compiled
+
+    tiles = compiled("lm.tiles")
 
     F = len(cluster)
     members = np.argsort(cluster, kind="stable")
@@ -27,7 +29,7 @@ def make_plan(obs: Observations, cluster: Int32, B: int) -> tuple[Plan, Cost]:
     within[members] = np.arange(F) - np.repeat(begins[:-1], sizes)
     square = np.concatenate([[0], np.cumsum(sizes * sizes)]).astype(np.int64)
     adjacent = np.zeros(int(square[-1]), bool)
-    mark_pairs(obs, square[:-1][cluster] + within * sizes[cluster], within, adjacent)
+    tiles.mark_pairs(obs, square[:-1][cluster] + within * sizes[cluster], within, adjacent)
     size = int(min(max(1, TILE // B), sizes.max()))
     rows, structures = [], []
     for c, n in enumerate(sizes):
@@ -41,7 +43,7 @@ def make_plan(obs: Observations, cluster: Int32, B: int) -> tuple[Plan, Cost]:
     place = np.empty(F, np.int32)
     place[frame_at[used]] = used
     pairs = np.zeros(F, np.int64)
-    count_pairs(obs, place, pairs)
+    tiles.count_pairs(obs, place, pairs)
     plan = Plan(
         size,
         place,

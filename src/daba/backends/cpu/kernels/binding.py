@@ -12,29 +12,16 @@ import math
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba
 from numba.core.caching import FunctionCache
 from numba.core.runtime import rtsys
 
-from daba.backends.cpu import compiler
-from daba.backends.cpu.compiler import Job
+from daba.backends.cpu import cache
+from daba.backends.cpu.cache import COMPILE, Job, Name
 from daba.core import decisions as _decisions
 from daba.core import formulas as _formulas
-
-COMPILE = f"{__name__}:compile_kernel"
-
-
-class Name(NamedTuple):
-    """By which another process finds a kernel: its module, and its name there; of a kernel that a
-    factory has made, the factory's name and arguments, too."""
-
-    module: str
-    kernel: str
-    factory: str = ""
-    arguments: tuple = ()
-
 
 _kernels: dict = {}
 """All kernels that there are, by name."""
@@ -44,25 +31,43 @@ _factory: list = []
 """Name and arguments of the factory at work."""
 
 
+def find_kernel(name):
+    """As Numba has it."""
+    module = importlib.import_module(name.module)
+    if name.factory:
+        getattr(module, name.factory)(*name.arguments)
+    return _kernels[name]
+
+
 def compile_kernel(name, signature):
     """In a worker: compile for a signature, or for the one that the annotations declare, with what
     may be None given or not."""
     name = Name(*name)
-    module = importlib.import_module(name.module)
-    if name.factory:
-        getattr(module, name.factory)(*name.arguments)
-    kernel = _kernels[name]
-    if isinstance(signature, bool):
-        from daba.backends.cpu.kernels.signatures import signature_of
+    kernel = find_kernel(name)
+    if not isinstance(signature, bool):
+        kernel.compile(signature)
+        return
+    from daba.backends.cpu import symbols
+    from daba.backends.cpu.kernels.signatures import signature_of, spelled
 
-        signature = signature_of(kernel.py_func, signature)
-    kernel.compile(signature)
+    types = signature_of(kernel.py_func, signature)
+    kernel._cache.wanted = types
+    kernel.compile(types)
+    if symbols.usable():
+        _keep_code(kernel.overloads[types], Job(COMPILE, (tuple(name), signature)), spelled(types))
 
 
-def job(kernel, constrained=False):
-    """To compile a kernel for the types it is annotated with: those that may be None are, or are
-    what constraints hand over."""
-    return Job(COMPILE, (tuple(kernel.name), constrained))
+def _keep_code(compiled, job, signature):
+    """For those who load without Numba."""
+    from daba.backends.cpu import objects
+
+    code, described = compiled.library._get_compiled_object(), compiled.fndesc
+    names = described.llvm_cpython_wrapper_name, described.env_name
+    try:
+        linked = objects.link(code, *names, signature)
+    except objects.LinkError:
+        linked = None
+    objects.save(job.object, linked)
 
 
 def factory(make):
@@ -87,6 +92,8 @@ class _LoadedOnly(FunctionCache):
     def __init__(self, function, name):
         super().__init__(function)
         self._kernel = name
+        self.wanted = None
+        """Types for which a worker compiles whatever is there."""
 
     def _load(self, sig, target_context):
         """As Numba does, but for what it imports to be ready to compile: half a second."""
@@ -95,9 +102,11 @@ class _LoadedOnly(FunctionCache):
             return self._load_overload(sig, target_context)
 
     def load_overload(self, sig, target_context):
-        found = self._load(sig, target_context)
-        if found is not None or compiler.compiles_here():
+        found = None if sig == self.wanted else self._load(sig, target_context)
+        if found is not None or cache.is_worker:
             return found
+        from daba.backends.cpu import compiler
+
         with compiler.one_at_a_time():
             found = self._load(sig, target_context)
             if found is None:
@@ -126,9 +135,9 @@ def _compiler(**options):
         own: Any = copy.deepcopy(options)  # Numba empties it
         own |= {"error_model": "numpy", "fastmath": {"contract"}, "no_cfunc_wrapper": True}
         dispatcher = numba.njit(**own)(function)
-        if compiler.FOLDER is not None:
+        if cache.FOLDER is not None:
             before = numba.config.CACHE_DIR
-            numba.config.CACHE_DIR = str(compiler.FOLDER)
+            numba.config.CACHE_DIR = str(cache.FOLDER)
             try:
                 dispatcher._cache = _LoadedOnly(function, name)
             finally:
@@ -156,7 +165,7 @@ concurrent = _compiler(nogil=True)
 """A function that works on the tasks lo : hi and lets go of Python's lock, so that threads can run
 it side by side (`threads.py`)."""
 
-_no_wrapper = compiler.compiles_here()
+_no_wrapper = cache.is_worker
 INSIDE: Any = {
     "error_model": "numpy", "no_cpython_wrapper": _no_wrapper, "no_cfunc_wrapper": _no_wrapper,
 }  # fmt: skip

@@ -39,6 +39,22 @@ def type_of(hint, given=False):
     return types.BaseTuple.from_types([type_of(fields[name]) for name in hint._fields], hint)
 
 
+def spelled(kinds):
+    """Types of arguments in words that need no Numba: "int", "none", "float642" for a matrix of
+    float64, lists for bundles."""
+    return [_word(kind) for kind in kinds]
+
+
+def _word(kind):
+    if isinstance(kind, types.BaseTuple):
+        return spelled(kind.types)
+    if isinstance(kind, types.Array):
+        return f"{kind.dtype}{kind.ndim}"
+    if kind == types.none:
+        return "none"
+    return next(word.__name__ for word, number in SCALARS.items() if number == kind)
+
+
 def _array(hint, dimensions):
     kind = get_args(hint)[-1]
     (number,) = get_args(kind) or (kind,)

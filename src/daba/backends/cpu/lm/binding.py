@@ -19,7 +19,7 @@ from daba.backends.cpu.kernels.binding import (
     inlined,
     run_file,
 )
-from daba.backends.cpu.lm import blocks, tiles
+from daba.backends.cpu.lm import blocks, records, tiles
 from daba.core import camera_models, decisions, lenses, lm, pixel, ray
 from daba.core.lm import Kind
 
@@ -40,7 +40,7 @@ def kernels(kind: Kind) -> Any:
         "STEP_BOUND": decisions.STEP_BOUND, "DIAGONAL_FLOOR": decisions.DIAGONAL_FLOOR,
         "B": B, "OWN": kind.own, "N": kind.shared, "G": kind.columns,
         "RIG": kind.sensors != "none", "SENSORS": kind.sensors == "refined",
-        "PACKED": blocks.packed(B), "AHEAD": AHEAD, "add_block": blocks.add_block(B),
+        "PACKED": records.packed(B), "AHEAD": AHEAD, "add_block": blocks.add_block(B),
         "unpack": blocks.unpack(B), "prefetch": blocks.prefetch, "solve_tiles": tiles.solve_tiles,
         **{name: getattr(lm, name) for name in lm.__all__},
     }  # fmt: skip

@@ -20,25 +20,11 @@ from numba.np.arrayobj import make_array
 
 from daba.backends.cpu.kernels import block as nine
 from daba.backends.cpu.kernels.binding import inline
+from daba.backends.cpu.lm.records import lanes
 
 _DOUBLE = ir.DoubleType()
 _INT = ir.IntType(32)
 _FAST = ("contract",)
-
-
-def lanes(B: int) -> int:
-    """Numbers in a padded row of B."""
-    return -(-B // 4) * 4
-
-
-def packed(B: int) -> int:
-    """Numbers in a packed block."""
-    return nine.PACKED if B == 9 else B * lanes(B)
-
-
-def record(B: int) -> int:
-    """Numbers in a record of derivatives: two rows of B, the residual, and room to read beyond."""
-    return max(2 * B + 2, B + lanes(B))
 
 
 def _pieces(B: int) -> list[tuple[int, int]]:

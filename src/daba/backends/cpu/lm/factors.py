@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from daba.backends.cpu.lm import blocks, tiles
+from daba.backends.cpu.compiled import compiled
+from daba.backends.cpu.lm import records
 from daba.backends.cpu.threads import Pool, threads
 from daba.core.lm import Observations, Plan
 from daba.core.types import Floats, Mask
@@ -24,12 +25,13 @@ class Factors:
     def __init__(self, obs: Observations, plan: Plan, B: int, kernels: Any, pool: Pool) -> None:
         """The runs of `obs` are those of the plan's clusters."""
         self.obs, self.plan, self.kernels, self.pool = obs, plan, kernels, pool
-        size, count, packed = plan.size, len(plan.level_row), blocks.packed(B)
+        size, count, packed = plan.size, len(plan.level_row), records.packed(B)
         raw = np.empty(count * size * size * packed + 8)
         start = (-raw.ctypes.data // 8) % 8  # on a cache line
         self.packed = raw[start : start + count * size * size * packed].reshape(-1, packed)
         self.tiles = np.empty((count, B * size, B * size))
         self.inverses = np.empty((len(plan.first), B * size, B * size))
+        self.definite = np.empty(len(plan.cluster_ptr) - 1, bool)
         flops = 2.0 * (B * size) ** 3 * np.square(np.diff(plan.row_ptr) + 1.0).sum() / 2.0
         self.alone = bool(flops < FEW_FLOPS)
 
@@ -39,7 +41,8 @@ class Factors:
         self.pool.run(k.form, len(p.share_ptr) - 1, self.obs, J, V_inv, p, self.packed)
         self.pool.run(k.fill_tiles, len(p.level_row), p, self.packed, D, fixed, self.tiles)
         with threads(1) if self.alone else nullcontext():
-            return bool(tiles.factor(p, self.tiles, self.inverses).all())
+            compiled("lm.tiles").factor(p, self.tiles, self.inverses, self.definite)
+        return bool(self.definite.all())
 
     def solve(self, r: Floats) -> Floats:
         """S_cc⁻¹ r of each cluster c, (F, B), or of several columns, (F, B, w)."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from daba.backends.cpu.lm import blocks
-from daba.backends.cpu.lm.binding import kernels
+from daba.backends.cpu.compiled import compiled
+from daba.backends.cpu.lm import records
 from daba.backends.cpu.lm.factors import Factors
 from daba.backends.cpu.threads import Pool
 from daba.backends.lm import HostArrays, nothing
@@ -23,11 +23,11 @@ class CpuOperations(HostArrays):
 
     def __init__(self, shard: LmShard, loss: Loss, pool: Pool) -> None:
         self.shard, self.loss, self.pool = shard, loss, pool
-        self.kernels: Any = kernels(shard.kind)
+        self.kernels: Any = compiled("lm.binding", "kernels", shard.kind)
         B, G = shard.kind.block, shard.kind.columns
         F, I = shard.num_frames, int(shard.images.frame_ptr[-1])
         K, all_points = len(shard.obs.frame), len(shard.x.points)
-        self.J = np.zeros((K, blocks.record(B)))
+        self.J = np.zeros((K, records.record(B)))
         self.Jg = np.zeros((K, 2 * G))
         self.U, self.g = np.zeros((F, B, B)), np.zeros((F, B))
         self.V, self.g_l = np.zeros((all_points, 6)), np.zeros((all_points, 3))

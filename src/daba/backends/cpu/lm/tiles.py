@@ -87,8 +87,8 @@ def solve_tiles(plan, first, last, tiles, inverses, y):
 
 
 @kernel
-def factor(plan: Plan, tiles: Blocks, inverses: Blocks):
-    """Tiles of S → tiles of L, and L_jj⁻¹; returns which clusters were positive definite."""
+def factor(plan: Plan, tiles: Blocks, inverses: Blocks, out: Bools):
+    """Tiles of S → tiles of L, and L_jj⁻¹; `out`: which clusters were positive definite."""
     n = tiles.shape[1]
     definite = np.ones(len(plan.first), np.bool_)
     for level in range(len(plan.level_ptr) - 1):
@@ -117,8 +117,7 @@ def factor(plan: Plan, tiles: Blocks, inverses: Blocks):
                 product = np.empty((n, n))
                 np.dot(A, inverses[j].T, product)
                 copy_matrix(product, A)
-    out = np.ones(len(plan.cluster_ptr) - 1, np.bool_)
     for c in range(len(out)):
+        out[c] = True
         for j in range(plan.cluster_ptr[c], plan.cluster_ptr[c + 1]):
             out[c] &= definite[j]
-    return out

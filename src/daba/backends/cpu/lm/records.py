@@ -1,0 +1,18 @@
+"""How many numbers of memory go with a block of B×B (`blocks.py`)."""
+
+from __future__ import annotations
+
+
+def lanes(B: int) -> int:
+    """Numbers in a padded row of B."""
+    return -(-B // 4) * 4
+
+
+def packed(B: int) -> int:
+    """Numbers in a packed block."""
+    return -(-81 // 8) * 8 if B == 9 else B * lanes(B)
+
+
+def record(B: int) -> int:
+    """Numbers in a record of derivatives: two rows of B, the residual, and room to read beyond."""
+    return max(2 * B + 2, B + lanes(B))

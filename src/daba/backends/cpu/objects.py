@@ -1,0 +1,189 @@
+"""Kernels that are loaded without Numba, whose import and loading take half a second of a process:
+the machine code that a worker has compiled is linked there, and here only mapped into memory.
+
+Numba compiles for the large code model, so all that ties an object to the rest of a process are
+whole addresses. A worker lays the sections out and notes where in this image an address stands,
+and of what: of another place in it, or of a symbol (`symbols.py`). Whatever is not of this kind, of
+another system, or wants Python objects that only Numba makes, is left to Numba.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import mmap
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from daba.backends.cpu.symbols import address_of
+
+_SECTION = np.dtype([
+    ("name", "<u4"), ("type", "<u4"), ("flags", "<u8"), ("address", "<u8"), ("offset", "<u8"),
+    ("size", "<u8"), ("link", "<u4"), ("info", "<u4"), ("align", "<u8"), ("entry", "<u8"),
+])  # fmt: skip
+_SYMBOL = np.dtype([
+    ("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"),
+    ("size", "<u8"),
+])  # fmt: skip
+_RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
+WRITE, ALLOCATE = 1, 2
+"""Flags of sections."""
+BYTES, SYMBOLS, RELOCATIONS, EMPTY, UNWINDING = 1, 2, 4, 8, 0x70000001
+"""Types of sections."""
+COMMON = 0xFFF2
+"""Section of a symbol that is given room by whoever links."""
+ADDRESS = 1
+"""Type of a relocation: 64 bits, symbol + addend."""
+CONSTANTS = "PyList_GetItem"
+"""With it kernels get at Python objects that Numba makes for them, such as types of results."""
+
+
+CHECKSUM = 32
+"""Bytes, before all others."""
+
+
+class LinkError(Exception):
+    """Left to Numba."""
+
+
+class DamageError(Exception):
+    """Not what a worker has written."""
+
+
+class Linked(NamedTuple):
+    """An image, and what is to be done to it."""
+
+    wrapper: int
+    """Where the function is that Python calls."""
+    environment: int
+    """Where the wrapper looks whether Numba's environment is there."""
+    writable: int
+    """Begin of what is not code or constant, on a page of its own."""
+    inner: list[tuple[int, int]]
+    """Places, and the places whose addresses stand there."""
+    outer: dict[str, list[tuple[int, int]]]
+    """The same of symbols: places, and what is added."""
+    signature: list[Any]
+    """Types of arguments, as `kernels/signatures.py` spells them."""
+
+
+def link(elf: bytes, wrapper: str, environment: str, signature: list[Any]) -> tuple[Linked, bytes]:
+    """An object file of x86-64 as an image."""
+    table, count = struct.unpack_from("<Q", elf, 40)[0], struct.unpack_from("<H", elf, 60)[0]
+    sections = np.frombuffer(elf, _SECTION, count, table)
+    symbols, names = _symbols(elf, sections)
+    place, end, writable = _lay_out(sections)
+    known, end = _find(symbols, place, end)
+    image = np.zeros(end, np.uint8)
+    for s, at in place.items():
+        if sections[s]["type"] != EMPTY:
+            content = _content(elf, sections[s], np.dtype(np.uint8))
+            image[at : at + len(content)] = content
+    inner: list[tuple[int, int]] = []
+    outer: dict[str, list[tuple[int, int]]] = {}
+    for relocations in sections[sections["type"] == RELOCATIONS]:
+        begin = place.get(int(relocations["info"]))
+        for r in () if begin is None else _content(elf, relocations, _RELOCATION).tolist():
+            offset, kind, symbol, addend = r
+            if kind != ADDRESS:
+                raise LinkError(f"a relocation of type {kind}")
+            if symbol in known:
+                inner.append((begin + offset, known[symbol] + addend))
+            else:
+                outer.setdefault(names[symbol], []).append((begin + offset, addend))
+    if CONSTANTS in outer:
+        raise LinkError(CONSTANTS)
+    by_name = {names[symbol]: at for symbol, at in known.items()}
+    entries = by_name[wrapper], by_name[environment]
+    return Linked(*entries, writable, inner, outer, signature), image.tobytes()
+
+
+def _find(symbols: Any, place: dict[int, int], end: int) -> tuple[dict[int, int], int]:
+    """Places of symbols; those that have none yet get one at the end, which moves."""
+    known = {}
+    for n, (_, _, _, section, value, size) in enumerate(symbols.tolist()):
+        if section in place:
+            known[n] = place[section] + value
+        elif section == COMMON:
+            known[n], end = end, end + -(-size // 8) * 8
+    return known, end
+
+
+def _content(elf: bytes, section: Any, kind: np.dtype[Any]) -> Any:
+    count = int(section["size"]) // kind.itemsize
+    return np.frombuffer(elf, kind, count, int(section["offset"]))
+
+
+def _symbols(elf: bytes, sections: Any) -> tuple[Any, list[str]]:
+    (table,) = sections[sections["type"] == SYMBOLS]
+    symbols = _content(elf, table, _SYMBOL)
+    text = _content(elf, sections[table["link"]], np.dtype("u1")).tobytes()
+    return symbols, [text[at : text.index(b"\0", at)].decode() for at in symbols["name"]]
+
+
+def _lay_out(sections: Any) -> tuple[dict[int, int], int, int]:
+    """Places of sections, what is never written first; where they end; where the others begin."""
+    used = (sections["flags"] & ALLOCATE > 0) & (sections["type"] != UNWINDING)
+    written = sections["flags"] & WRITE > 0
+    place, end = {}, 0
+    for kind in (used & ~written, used & written):
+        writable = end = -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
+        for s in np.flatnonzero(kind):
+            align = max(int(sections[s]["align"]), 1)
+            place[int(s)] = end = -(-end // align) * align
+            end += int(sections[s]["size"])
+    return place, -(-end // 8) * 8, writable
+
+
+def save(file: Path, linked: tuple[Linked, bytes] | None) -> None:
+    """For others to read; None: it is Numba's."""
+    text = b"" if linked is None else json.dumps(linked[0]).encode() + b"\n" + linked[1]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_name(f"{file.name}.{os.getpid()}")
+    new.write_bytes(hashlib.sha256(text).digest() + text)
+    new.replace(file)
+
+
+def read(file: Path) -> tuple[Linked, bytes]:
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise DamageError(str(error)) from error
+    text = raw[CHECKSUM:]
+    if hashlib.sha256(text).digest() != raw[:CHECKSUM]:
+        raise DamageError(f"{file} is not as it was written")
+    if not text:
+        raise LinkError("it was found so when it was compiled")
+    words, _, image = text.partition(b"\n")
+    return Linked(*json.loads(words)), image
+
+
+_WRAPPER = ctypes.PYFUNCTYPE(*[ctypes.py_object] * 4)
+_kept: list[Any] = []
+"""Code stays for as long as the process."""
+
+
+def install(linked: Linked, image: bytes) -> Callable[..., Any]:
+    """Map an image into memory; returns what is called with None, a tuple of arguments, None."""
+    memory = mmap.mmap(-1, len(image), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.write(image)
+    words = np.frombuffer(memory, np.uint8)
+    base = words.ctypes.data
+    there = [(at, base + to) for at, to in linked.inner]
+    for name, places in linked.outer.items():
+        symbol = address_of(name)
+        there += [(at, symbol + addend) for at, addend in places]
+    there.append((linked.environment, base))  # it is never looked into
+    for at, to in there:
+        struct.pack_into("<Q", memory, at, to)
+    size, rights = ctypes.c_size_t(linked.writable), mmap.PROT_READ | mmap.PROT_EXEC
+    if ctypes.pythonapi.mprotect(ctypes.c_void_p(base), size, rights):
+        raise LinkError("memory that was written to cannot be executed here")
+    _kept.append(words)
+    return _WRAPPER(base + linked.wrapper)
