@@ -38,20 +38,38 @@ def best_order(adjacent: Bools, size: int, block: int) -> tuple[np.ndarray, Bool
     n = len(adjacent)
     candidates = [np.arange(n)]
     if n > size and adjacent.mean() < 0.7:
-        import pymetis
-        from scipy.sparse import csr_array
-        from scipy.sparse.csgraph import reverse_cuthill_mckee
+        graph = adjacent & ~np.eye(n, dtype=bool)
+        candidates.append(reverse_cuthill_mckee(graph))
+        if graph.any():
+            import pymetis
 
-        graph = csr_array(adjacent & ~np.eye(n, dtype=bool))
-        candidates.append(reverse_cuthill_mckee(graph, symmetric_mode=True))
-        if graph.nnz:
+            begins = np.concatenate([[0], np.cumsum(graph.sum(axis=1))])
             _, inverse = pymetis.nested_dissection(
-                pymetis.CSRAdjacency(graph.indptr.tolist(), graph.indices.tolist())
+                pymetis.CSRAdjacency(begins.tolist(), np.nonzero(graph)[1].tolist())
             )
             candidates.append(np.argsort(inverse))
     filled = [_fill(adjacent[np.ix_(order, order)], size) for order in candidates]
     best = min(range(len(filled)), key=lambda c: factor_flops(filled[c], block * size))
     return candidates[best], filled[best]
+
+
+def reverse_cuthill_mckee(graph: Bools) -> np.ndarray:
+    """As SciPy's function of that name, which takes 0.2 s to import, orders the nodes of a
+    symmetric graph: from one of few neighbours on, each followed by its own, those of fewer
+    neighbours first; and all of that backwards."""
+    degree = graph.sum(axis=1, dtype=np.int32)
+    new = np.ones(len(graph), bool)
+    order: list[int] = []
+    for seed in np.argsort(degree).tolist():
+        if new[seed]:
+            new[seed] = False
+            reached = [seed]
+            for node in reached:  # which grows
+                near = np.flatnonzero(graph[node] & new)
+                new[near] = False
+                reached += near[np.argsort(degree[near], kind="stable")].tolist()
+            order += reached
+    return np.array(order[::-1])
 
 
 def _fill(adjacent: Bools, size: int) -> Bools:
