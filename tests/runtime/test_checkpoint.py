@@ -118,7 +118,7 @@ def test_what_was_factored_before_a_checkpoint_is_factored_again(
     monkeypatch.setattr(make, "SMALL", 0)
     monkeypatch.setattr(make, "LEAST_WORTH", 0.0)
     monkeypatch.setattr(renewed, "FREE", 0)
-    monkeypatch.setattr(cost, "CPU", cost.CPU._replace(product=1e-7, plain=0))
+    monkeypatch.setattr(cost, "CPU", cost.CPU._replace(product=1e-7))
     if error == "ray":
         problem = daba.generate(synthetic("city", cameras=24, points=200)).start
     else:

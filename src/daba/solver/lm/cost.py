@@ -26,8 +26,6 @@ class Speed(NamedTuple):
     """… for each byte of factors, …"""
     call: float
     """… and for what it calls."""
-    plain: int
-    """Observations in pixels up to which plain NumPy is quicker on the first solve of a process."""
     most_frames: int
     """Of a device: beyond this its S_αα is not considered."""
     cluster: float
@@ -50,18 +48,17 @@ class Speed(NamedTuple):
 
 CPU = Speed(
     pair=24e-9, flop=2e-11, observation=2e-6, least=1e-3, product=16e-9, byte=5e-11,
-    call=3e-4, plain=12_000, most_frames=6000, cluster=125.0, most_clusters=float("inf"),
+    call=3e-4, most_frames=6000, cluster=125.0, most_clusters=float("inf"),
 )  # fmt: skip
 """Of one thread of a current CPU; conjugate gradients as a chain of frames has them, with
 eigenmodes: cup-362 takes 0.9 s directly, 1.9 s with them, and 0.5 s with factors that are used
 again. The plan alone is quadratic in frames. With clusters of 15, 60, 125 and 250 frames a city of
 1,000 cameras is at 1.001 times its optimum after 5.7, 4.5, 3.2 and 5.7 s of CPU; one of 1,723 with
 15, 125 and 250 after 156 s not yet, after 8.3 and after 7.3 s; one of 3,000 with 15, 60 and 125
-after 35, 18 and 19 s. A model of 1,000 points in 10 images takes 0.46 s of CPU by NumPy, 0.78 s
-with kernels that are loaded, and 20 s with kernels that are compiled for its camera models."""
+after 35, 18 and 19 s."""
 GPU = Speed(
     pair=3.5e-10, flop=6e-14, observation=5e-9, least=15e-3, product=0.0, byte=0.0,
-    call=0.0, plain=0, most_frames=2500, cluster=15.0, most_clusters=400.0,
+    call=0.0, most_frames=2500, cluster=15.0, most_clusters=400.0,
 )  # fmt: skip
 """Of an H200: notredame-692, 16 million pairs and 6,228 rows, is formed in 5.6 ms and factored in
 4.5; conjugate gradients take 16 ms for it, 14 to 30 for a city of 1,723 cameras, 25 to 60 for
