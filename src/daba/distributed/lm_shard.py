@@ -36,7 +36,7 @@ NO_IMAGE_PRIORS = ImagePriors(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class LmInput:
     """Cameras and sensors of the images that a process owns. What is shared is the same on every
     process."""
@@ -79,7 +79,7 @@ class Shared(NamedTuple):
     count: int  # type: ignore[assignment]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class LmShard:
     """See the module's first lines. Arrays of frames, images and points hold those of this process
     first, and its ghosts behind them."""

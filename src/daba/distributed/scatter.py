@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from daba.problem.optics import Optics
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Sizes:
     """What was solved, in numbers."""
 
@@ -33,7 +33,7 @@ class Sizes:
     """Share of observations whose camera and point live on different devices."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Setup:
     """The shard of this process, and how to bring results together."""
 

@@ -34,7 +34,7 @@ FEWEST_TASKS = 4
 """Tasks of all devices together, and of one device however many there are."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Shard:
     """Devices, their observations, their ghosts, and the way back to the problem's own order."""
 

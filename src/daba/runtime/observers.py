@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -103,6 +102,8 @@ def warn_switched_off(what: str, error: Exception) -> None:
     """Say why `what` is not called any more."""
     why = (isinstance(error, OSError) and error.strerror) or str(error)
     if not isinstance(error, (DabaError, OSError)):  # a mistake in code: say which, and where
+        import traceback
+
         frame = traceback.extract_tb(error.__traceback__)[-1]
         why = f"{type(error).__name__}: {error} ({Path(frame.filename).name}, line {frame.lineno})"
     text = f"{what} failed and is switched off, the solve goes on: {why}"

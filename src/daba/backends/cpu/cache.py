@@ -8,7 +8,6 @@ second.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib
 import importlib.util
 import os
@@ -22,11 +21,17 @@ from typing import Any, NamedTuple
 
 import daba.core
 
+try:
+    from _blake2 import blake2b
+except ImportError:
+    from hashlib import blake2b  # which loads OpenSSL with it, 3 ms of every start
+
 BOUND = ("decisions", "formulas", "lenses", "pixel", "ray", "camera_models", "lm")
 """Modules of `core` that kernels are made of."""
 HERE = Path(__file__).parent
 SOURCES = [
     HERE / "lean.py",
+    HERE / "objects.py",
     *sorted(HERE.glob("kernels/*.py")),
     *sorted(HERE.glob("lm/*.py")),
     *(Path(daba.core.__path__[0]) / f"{name}.py" for name in BOUND),
@@ -40,7 +45,11 @@ def digest(sources: Iterable[Path]) -> str:
     """Numba looks only at the file of the function it caches, not at the formulas it calls: so a
     folder is named after the text of all of them, and no stale code is run."""
     text = b"".join(source.read_bytes() for source in sources)
-    return hashlib.sha256(text + _version("numba")).hexdigest()[:16]
+    return _hash(text + _version("numba"))
+
+
+def _hash(text: bytes) -> str:
+    return blake2b(text, digest_size=8).hexdigest()
 
 
 @cache
@@ -57,7 +66,7 @@ def stamp(sources: Iterable[Path]) -> str:
     LLVM, and the CPU. Another installation of the same version compiles anew."""
     since = [(str(s), s.stat().st_mtime_ns) for s in sources]
     found = (since, sys.version, _version("llvmlite"), cpu())
-    return hashlib.sha256(repr(found).encode()).hexdigest()[:16]
+    return _hash(repr(found).encode())
 
 
 CPUINFO = Path("/proc/cpuinfo")
@@ -185,7 +194,7 @@ class Job(NamedTuple):
     def _file(self, folder: str) -> Path:
         """For this installation and CPU."""
         assert FOLDER is not None
-        name = hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+        name = _hash(repr(self).encode())
         return FOLDER / f"{folder}-{_STAMP}" / name
 
 

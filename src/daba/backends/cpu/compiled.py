@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from daba.backends.cpu.cache import Job, Name, job
 from daba.backends.cpu.threads import follow
 
 HERE = __name__.rpartition(".")[0]
-NUMBERS = {"int": (int, np.int64), "float": (float, np.float64), "bool": (bool, np.bool_)}
+NUMBERS = {"int": {int, np.int64}, "float": {float, np.float64}, "bool": {bool, np.bool_}}
 """Types that a number may have."""
 
 
@@ -31,15 +31,18 @@ class Kernel:
         self.variants: list[tuple[list[Any], Callable[..., Any]]] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
-        for signature, function in self.variants or ():
-            if fit(arguments, signature):
-                return function(None, arguments, None)
+        return self.checked(*arguments)(*arguments)
+
+    def checked(self, *arguments: Any) -> Callable[..., Any]:
+        """What runs it, for arguments of these kinds only, which are not looked at again."""
         if self.variants is None:
             with _lock:
                 if self.variants is None:
                     self.variants = self._load()
-            return self(*arguments)
-        return self._by_numba(*arguments)
+        for signature, function in self.variants:
+            if fit(arguments, signature):
+                return lambda *others: function(None, others, None)
+        return self._by_numba
 
     def _load(self) -> list[tuple[list[Any], Callable[..., Any]]]:
         if cache.FOLDER is None or not symbols.usable():
@@ -66,12 +69,12 @@ def _loaded(one: Job) -> tuple[list[Any], Callable[..., Any]] | None:
     """What a job has compiled, once more should that be damaged; None for what is Numba's."""
     try:
         try:
-            linked, image = objects.read(one.object)
+            linked = objects.read(one.object)
         except objects.DamageError:
             one.forget()
             cache.compile_jobs([one], tell=False)
-            linked, image = objects.read(one.object)
-        return parse(linked.signature), objects.install(linked, image)
+            linked = objects.read(one.object)
+        return parse(linked.signature), objects.install(linked)
     except (
         objects.DamageError,
         objects.LinkError,
@@ -102,42 +105,40 @@ def compiled(module: str, factory: str = "", *arguments: Any) -> Any:
     return Kernels(module, factory, arguments)
 
 
-class Array(NamedTuple):
-    """A contiguous array that may be written to."""
-
-    dtype: Any
-    dimensions: int
-
-
 def parse(kinds: list[Any]) -> list[Any]:
-    """A signature as it is looked at: numbers by their types, None, arrays, lists of members."""
-    return [
-        parse(kind) if isinstance(kind, list)
-        else None if kind == "none"
-        else NUMBERS[kind] if kind in NUMBERS
-        else Array(np.dtype(kind[:-1]), int(kind[-1]))
-        for kind in kinds
-    ]  # fmt: skip
+    """A signature as it is looked at: numbers by sets of types, arrays by type and dimensions,
+    None, and bundles by lists of their members."""
+    return [parse(kind) if isinstance(kind, list) else _parse_word(kind) for kind in kinds]
+
+
+@functools.cache
+def _parse_word(kind: str) -> Any:
+    if kind == "none":
+        return None
+    return NUMBERS[kind] if kind in NUMBERS else (np.dtype(kind[:-1]), int(kind[-1]))
 
 
 def fit(values: Sequence[Any], signature: list[Any]) -> bool:
-    """Whether these are arguments that a kernel was compiled for."""
+    """Whether these are arguments that a kernel was compiled for; arrays are contiguous and may be
+    written to. Numba takes half as long to find out: so `Pool` asks once for all threads."""
     if len(values) != len(signature):
         return False
     for value, kind in zip(values, signature, strict=True):
-        if type(kind) is Array:
+        form = type(kind)
+        if form is tuple:
+            dtype, dimensions = kind
             if (
                 type(value) is not np.ndarray
-                or value.ndim != kind.dimensions
-                or value.dtype != kind.dtype
+                or value.dtype != dtype
+                or value.ndim != dimensions
                 or not value.flags.carray
             ):
                 return False
+        elif form is list:
+            if not (isinstance(value, tuple) and fit(value, kind)):
+                return False
         elif kind is None:
             if value is not None:
-                return False
-        elif type(kind) is list:
-            if not (isinstance(value, tuple) and fit(value, kind)):
                 return False
         elif type(value) not in kind:
             return False

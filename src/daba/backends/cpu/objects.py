@@ -10,11 +10,11 @@ another system, or wants Python objects that only Numba makes, is left to Numba.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import json
 import mmap
 import os
 import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,8 +44,10 @@ CONSTANTS = "PyList_GetItem"
 """With it kernels get at Python objects that Numba makes for them, such as types of results."""
 
 
-CHECKSUM = 32
-"""Bytes, before all others."""
+IMAGE = -1
+"""Not of a symbol."""
+CHECKSUM = 4
+"""Bytes, before all others. Against damage, not against evil: whoever can write here is trusted."""
 
 
 class LinkError(Exception):
@@ -60,21 +62,21 @@ class Linked(NamedTuple):
     """An image, and what is to be done to it."""
 
     wrapper: int
-    """Where the function is that Python calls."""
-    environment: int
-    """Where the wrapper looks whether Numba's environment is there."""
+    """Its place."""
     writable: int
     """Begin of what is not code or constant, on a page of its own."""
-    inner: list[tuple[int, int]]
-    """Places, and the places whose addresses stand there."""
-    outer: dict[str, list[tuple[int, int]]]
-    """The same of symbols: places, and what is added."""
+    symbols: list[str]
     signature: list[Any]
     """Types of arguments, as `kernels/signatures.py` spells them."""
+    addresses: np.ndarray
+    """Places, what stands there (the address of a symbol by its number, of the image if that is
+    −1), and what is added, (·, 3)."""
+    image: bytes
 
 
-def link(elf: bytes, wrapper: str, environment: str, signature: list[Any]) -> tuple[Linked, bytes]:
-    """An object file of x86-64 as an image."""
+def link(elf: bytes, wrapper: str, environment: str, signature: list[Any]) -> Linked:
+    """An object file of x86-64 as an image. The wrapper is what Python calls; it looks whether the
+    environment that Numba would give it is there."""
     table, count = struct.unpack_from("<Q", elf, 40)[0], struct.unpack_from("<H", elf, 60)[0]
     sections = np.frombuffer(elf, _SECTION, count, table)
     symbols, names = _symbols(elf, sections)
@@ -85,8 +87,8 @@ def link(elf: bytes, wrapper: str, environment: str, signature: list[Any]) -> tu
         if sections[s]["type"] != EMPTY:
             content = _content(elf, sections[s], np.dtype(np.uint8))
             image[at : at + len(content)] = content
-    inner: list[tuple[int, int]] = []
-    outer: dict[str, list[tuple[int, int]]] = {}
+    outer: dict[str, int] = {}
+    addresses = []
     for relocations in sections[sections["type"] == RELOCATIONS]:
         begin = place.get(int(relocations["info"]))
         for r in () if begin is None else _content(elf, relocations, _RELOCATION).tolist():
@@ -94,14 +96,16 @@ def link(elf: bytes, wrapper: str, environment: str, signature: list[Any]) -> tu
             if kind != ADDRESS:
                 raise LinkError(f"a relocation of type {kind}")
             if symbol in known:
-                inner.append((begin + offset, known[symbol] + addend))
+                of, addend = IMAGE, addend + known[symbol]
             else:
-                outer.setdefault(names[symbol], []).append((begin + offset, addend))
+                of = outer.setdefault(names[symbol], len(outer))
+            addresses.append((begin + offset, of, addend))
     if CONSTANTS in outer:
         raise LinkError(CONSTANTS)
     by_name = {names[symbol]: at for symbol, at in known.items()}
-    entries = by_name[wrapper], by_name[environment]
-    return Linked(*entries, writable, inner, outer, signature), image.tobytes()
+    addresses.append((by_name[environment], IMAGE, 0))  # any: it is never looked into
+    where = np.array(addresses, np.int64)
+    return Linked(by_name[wrapper], writable, list(outer), signature, where, image.tobytes())
 
 
 def _find(symbols: Any, place: dict[int, int], end: int) -> tuple[dict[int, int], int]:
@@ -141,27 +145,33 @@ def _lay_out(sections: Any) -> tuple[dict[int, int], int, int]:
     return place, -(-end // 8) * 8, writable
 
 
-def save(file: Path, linked: tuple[Linked, bytes] | None) -> None:
+def save(file: Path, linked: Linked | None) -> None:
     """For others to read; None: it is Numba's."""
-    text = b"" if linked is None else json.dumps(linked[0]).encode() + b"\n" + linked[1]
+    text = b""
+    if linked is not None:
+        *words, addresses, image = linked
+        text = json.dumps([*words, len(addresses)]).encode() + b"\n" + addresses.tobytes() + image
     file.parent.mkdir(parents=True, exist_ok=True)
     new = file.with_name(f"{file.name}.{os.getpid()}")
-    new.write_bytes(hashlib.sha256(text).digest() + text)
+    new.write_bytes(zlib.crc32(text).to_bytes(CHECKSUM) + text)
     new.replace(file)
 
 
-def read(file: Path) -> tuple[Linked, bytes]:
+def read(file: Path) -> Linked:
     try:
         raw = file.read_bytes()
     except OSError as error:
         raise DamageError(str(error)) from error
     text = raw[CHECKSUM:]
-    if hashlib.sha256(text).digest() != raw[:CHECKSUM]:
+    if len(raw) < CHECKSUM or zlib.crc32(text).to_bytes(CHECKSUM) != raw[:CHECKSUM]:
         raise DamageError(f"{file} is not as it was written")
     if not text:
         raise LinkError("it was found so when it was compiled")
-    words, _, image = text.partition(b"\n")
-    return Linked(*json.loads(words)), image
+    line, _, rest = text.partition(b"\n")
+    wrapper, writable, symbols, signature, count = json.loads(line)
+    addresses = np.frombuffer(rest, np.int64, 3 * count).reshape(count, 3)
+    image = rest[addresses.nbytes :]
+    return Linked(wrapper, writable, symbols, signature, addresses, image)
 
 
 _WRAPPER = ctypes.PYFUNCTYPE(*[ctypes.py_object] * 4)
@@ -169,21 +179,17 @@ _kept: list[Any] = []
 """Code stays for as long as the process."""
 
 
-def install(linked: Linked, image: bytes) -> Callable[..., Any]:
+def install(linked: Linked) -> Callable[..., Any]:
     """Map an image into memory; returns what is called with None, a tuple of arguments, None."""
-    memory = mmap.mmap(-1, len(image), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.write(image)
-    words = np.frombuffer(memory, np.uint8)
-    base = words.ctypes.data
-    there = [(at, base + to) for at, to in linked.inner]
-    for name, places in linked.outer.items():
-        symbol = address_of(name)
-        there += [(at, symbol + addend) for at, addend in places]
-    there.append((linked.environment, base))  # it is never looked into
-    for at, to in there:
-        struct.pack_into("<Q", memory, at, to)
+    memory = mmap.mmap(-1, len(linked.image), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.write(linked.image)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    of = np.array([*map(address_of, linked.symbols), base])  # of the image by −1
+    place, number, added = linked.addresses.T
+    code = np.frombuffer(memory, np.uint8)
+    code[place[:, None] + np.arange(8)] = (of[number] + added).view(np.uint8).reshape(-1, 8)
     size, rights = ctypes.c_size_t(linked.writable), mmap.PROT_READ | mmap.PROT_EXEC
     if ctypes.pythonapi.mprotect(ctypes.c_void_p(base), size, rights):
         raise LinkError("memory that was written to cannot be executed here")
-    _kept.append(words)
+    _kept.append(code)
     return _WRAPPER(base + linked.wrapper)

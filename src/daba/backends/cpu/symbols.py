@@ -46,6 +46,7 @@ def usable() -> bool:
         return False
 
 
+@cache
 def address_of(name: str) -> int:
     """Of a function or variable that Numba's kernels know by this name."""
     if name in ("numba_xxgemm", "numba_xxgemv", "numba_xxdot"):

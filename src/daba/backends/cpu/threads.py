@@ -136,6 +136,8 @@ class Pool:
 
     def run(self, kernel: Kernel, tasks: int, *args: Any) -> None:
         """kernel(lo, hi, *args) on all tasks, in as many runs as there are threads."""
+        if (checked := getattr(kernel, "checked", None)) is not None:
+            kernel = checked(0, 0, *args)
         runs = min(self.threads, tasks)
         cuts = [tasks * n // runs for n in range(runs + 1)] if runs else [0]
         busy = self._workers[: max(runs - 1, 0)]
