@@ -99,6 +99,8 @@ class LmShard:
     point_tasks: Tasks
     ghost_tasks: Tasks
     """Of ghost points, whose observations are linearized for the frames here."""
+    crowding: float
+    """Observations for each task and frame of its device, over all devices, at least."""
     cluster: Int32
     """Of each frame, counted over all devices: S is factored cluster by cluster."""
     cluster_ptr: Int64
@@ -174,6 +176,7 @@ def make_lm_shard(
         frame_tasks=make_tasks(frame_ptr, np.diff(obs.frame_ptr), most),
         point_tasks=make_tasks(shard.devices.point_ptr, work[:P], most),
         ghost_tasks=ghost_tasks._replace(ptr=ghost_tasks.ptr + P),
+        crowding=shard.extent.observations / max(most * int(everywhere[-1]), 1),
         cluster=cluster,
         cluster_ptr=cluster_ptr,
         shared=shared,

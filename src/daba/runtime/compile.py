@@ -46,15 +46,9 @@ def lm_jobs(kind: Kind, coarse: bool) -> list[Job]:
 
     k = compiled("lm.binding", "kernels", kind)
     used = [k.linearize, k.settle_points, compiled("lm.tiles").factor, k.form, k.substitute]
-    used += [
-        k.back_substitute,
-        k.objective,
-        k.linearize_frames,
-        k.push_points,
-        k.push_frames,
-        k.pull_own,
-    ]
-    used += [k.damp_points, k.fill_tiles, k.pull_others]
+    used += [k.back_substitute, k.objective, k.linearize_frames, k.push_points, k.push_frames]
+    used += [k.pull_own, k.damp_points, k.fill_tiles, k.pull_others]
+    used += [k.form_by_point, k.form_frames]
     if kind.error == "pixel":
         used += [k.visible]
     if kind.columns:

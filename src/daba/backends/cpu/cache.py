@@ -200,19 +200,25 @@ class Job(NamedTuple):
 
 seconds = 0.0
 """That this process has waited for kernels to be compiled; no solve's clock counts them."""
+_seen: set[tuple[Path | None, Job]] = set()
+"""Jobs that this process knows to be done, or to fail, in a folder: to look for their files takes
+0.7 ms of every solve."""
 
 
 def compile_jobs(jobs: Sequence[Job], tell: bool = True) -> None:
     """Do those of the jobs that nobody has done yet, most often none. Says so on stderr if it is to
     `tell`."""
     global seconds
-    if FOLDER is None or all(job.finished for job in jobs):
+    left = [job for job in jobs if (FOLDER, job) not in _seen]
+    if FOLDER is None:
         return
-    from daba.backends.cpu import compiler
+    if not all(job.finished for job in left):
+        from daba.backends.cpu import compiler
 
-    began = time.perf_counter()
-    compiler.compile_missing(jobs, tell)
-    seconds += time.perf_counter() - began
+        began = time.perf_counter()
+        compiler.compile_missing(left, tell)
+        seconds += time.perf_counter() - began
+    _seen.update((FOLDER, job) for job in left)
 
 
 COMPILE = "daba.backends.cpu.kernels.binding:compile_kernel"

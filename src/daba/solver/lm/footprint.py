@@ -90,13 +90,14 @@ def _memory(solver: LevenbergMarquardt) -> list[int]:
     inter = np.diff(obs.inter_ptr[parts.frame_ptr])
     ghosts = _ghost_points(solver)
     record = int(solver.ops.J.shape[1])
+    added = int(solver.ops.added.shape[1]) if len(solver.ops.added) else 0
     memory = (
         (seen + inter) * (RECORD + OBSERVATION + NUMBER * (record + 2 * kind.columns))
         + (points + ghosts) * POINT
         + images * NUMBER * solver.shard.start.cameras.shape[1] * 2
         + images * NUMBER * kind.columns * (kind.columns + B + 1)
         + frames * NUMBER * (ESTIMATES * (12 + ROW) + 2 * B * B + 12 * B)
-        + frames * NUMBER * B * _tasks(solver)
+        + frames * NUMBER * (B + added) * _tasks(solver)
         + _tiles(solver)
     )
     if isinstance(reduced, Deflated):

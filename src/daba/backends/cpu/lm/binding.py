@@ -6,25 +6,24 @@ import hashlib
 import math
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from daba.backends.cpu.kernels import schur
+from daba.backends.cpu.kernels import rows, schur, vectors
 from daba.backends.cpu.kernels.binding import (
     NAMES,
     concurrent,
     factory,
-    formulas,
     inlined,
     run_file,
 )
 from daba.backends.cpu.lm import blocks, records, tiles
-from daba.core import camera_models, decisions, lenses, lm, pixel, ray
+from daba.core import camera_models, decisions, formulas, lenses, lm, pixel, ray
 from daba.core.lm import Kind
 
 HERE = Path(__file__).parent
-TEMPLATES = ("schur.py", "passes.py", "cholesky.py", "coarse.py")
+TEMPLATES = ("lanes.py", "schur.py", "passes.py", "settle.py", "cholesky.py", "coarse.py")
 AHEAD = 12
 """How many observations ahead of its use a record is asked for."""
 
@@ -35,23 +34,32 @@ def kernels(kind: Kind) -> Any:
     B, small = kind.block, _named_after(kind)
     names: dict[str, Any] = {
         **NAMES, "__name__": __name__, "np": np, "math": math, "jit": small, "inline": small,
-        "kernel": concurrent, "rho": formulas.rho,
+        "kernel": concurrent, "where": vectors.where,
         "invert_point": schur.invert_point, "multiply_point": schur.multiply_point,
         "STEP_BOUND": decisions.STEP_BOUND, "DIAGONAL_FLOOR": decisions.DIAGONAL_FLOOR,
         "B": B, "OWN": kind.own, "N": kind.shared, "G": kind.columns,
         "RIG": kind.sensors != "none", "SENSORS": kind.sensors == "refined",
-        "PACKED": records.packed(B), "AHEAD": AHEAD, "add_block": blocks.add_block(B),
+        "PACKED": records.packed(B), "ADDED": records.added(B), "AHEAD": AHEAD,
+        "add_block": blocks.add_block(B),
         "unpack": blocks.unpack(B), "prefetch": blocks.prefetch, "solve_tiles": tiles.solve_tiles,
+        "LANES": vectors.LANES, "spread": vectors.spread, "any_lane": vectors.any_lane,
+        "read": rows.read, "write_rows": rows.write_rows,
+        "scaled": rows.scaled, "write_numbered": rows.write_numbered,
+        "read_points": rows.read_rows(3), "read_frames": rows.read_rows(12),
+        "read_cameras": rows.read_rows(lm.ROW), "NamedTuple": NamedTuple,
         **{name: getattr(lm, name) for name in lm.__all__},
     }  # fmt: skip
+    run_file(formulas.__file__, names)
     if kind.error == "pixel":
         run_file(lenses.__file__, names)
         exec(
-            camera_models.project_source(kind.models, kind.refined, kind.own or kind.shared), names
+            camera_models.project_source(
+                kind.models, kind.refined, kind.own or kind.shared, branches=False
+            ),
+            names,
         )
         run_file(pixel.__file__, names)
     else:
-        names |= {n: getattr(formulas, n) for n in ("error", "normal_basis", "derivative_row")}
         run_file(ray.__file__, names)
     before = set(names)
     for template in TEMPLATES:

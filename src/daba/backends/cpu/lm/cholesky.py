@@ -50,6 +50,49 @@ def form(lo: int, hi: int, obs: Observations, J: Matrix, V_inv: Matrix, plan: Pl
 
 
 @kernel
+def form_by_point(
+    lo: int, hi: int, obs: Observations, tasks: Tasks, J: Matrix, V_inv: Matrix, buffers: Buffers,
+    added: Matrix,
+):  # fmt: skip
+    """What each task's points add to the diagonal blocks of S of the frames of their device, less
+    D, packed, where each frame is a cluster."""
+    for t in range(lo, hi):
+        clear(added[buffers.ptr[t] : buffers.ptr[t + 1]])
+        for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            for k in range(obs.own_begin[j], obs.own_end[j]):
+                A = eliminate(J[k], V_inv[j])
+                block = added[buffers.ptr[t] + obs.frame[k] - buffers.first[t]]
+                for m in range(obs.run_begin[k], obs.run_end[k]):
+                    p, q, r, s = core(A, J[m])
+                    add_block(block, J[k], J[m], -p, -q, -r, -s)
+
+
+@kernel
+def form_frames(
+    lo: int, hi: int, obs: Observations, tasks: Tasks, point_tasks: Tasks, J: Matrix, V_inv: Matrix,
+    place: Int32, buffers: Buffers, added: Matrix, blocks: Matrix,
+):  # fmt: skip
+    """Diagonal blocks of S of frames, less D: what the tasks of their devices' points have added
+    up, in order, and what points of other devices do."""
+    for t in range(lo, hi):
+        device = tasks.device[t]
+        for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            block = blocks[place[i]]
+            for a in range(PACKED):
+                block[a] = 0.0
+            for n in range(point_tasks.device_ptr[device], point_tasks.device_ptr[device + 1]):
+                row = added[buffers.ptr[n] + i - buffers.first[n]]
+                for a in range(PACKED):
+                    block[a] += row[a]
+            for n in range(obs.inter_ptr[i], obs.inter_ptr[i + 1]):
+                k = obs.inter_obs[n]
+                A = eliminate(J[k], V_inv[obs.point[k]])
+                for m in range(obs.run_begin[k], obs.run_end[k]):
+                    p, q, r, s = core(A, J[m])
+                    add_block(block, J[k], J[m], -p, -q, -r, -s)
+
+
+@kernel
 def fill_tiles(lo: int, hi: int, plan: Plan, blocks: Matrix, D: Blocks, fixed: Mask, tiles: Blocks):
     """Tiles of S from the packed blocks and D; rows and columns of what is `fixed`, if not empty,
     become the unit's."""

@@ -34,11 +34,17 @@ class Factors:
         self.definite = np.empty(len(plan.cluster_ptr) - 1, bool)
         flops = 2.0 * (B * size) ** 3 * np.square(np.diff(plan.row_ptr) + 1.0).sum() / 2.0
         self.alone = bool(flops < FEW_FLOPS)
+        self.of_frames = len(plan.cluster_ptr) - 1 == len(plan.place)
+        """Whether each frame is a cluster; its block is then at its place."""
 
-    def factor(self, J: Floats, V_inv: Floats, D: Floats, fixed: Mask) -> bool:
-        """Form and factor them; False if one is not positive definite."""
+    def form(self, J: Floats, V_inv: Floats) -> None:
+        """The packed blocks, less D."""
         p, k = self.plan, self.kernels
         self.pool.run(k.form, len(p.share_ptr) - 1, self.obs, J, V_inv, p, self.packed)
+
+    def factor(self, D: Floats, fixed: Mask) -> bool:
+        """Factor what was formed; False if one is not positive definite."""
+        p, k = self.plan, self.kernels
         self.pool.run(k.fill_tiles, len(p.level_row), p, self.packed, D, fixed, self.tiles)
         with threads(1) if self.alone else nullcontext():
             compiled("lm.tiles").factor(p, self.tiles, self.inverses, self.definite)

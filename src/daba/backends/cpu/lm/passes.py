@@ -1,4 +1,4 @@
-"""Template: passes over the observations of points: objective, derivatives, and points' own steps.
+"""Template: passes over the observations of points: objective and derivatives.
 
 Bound: B, OWN, N, G, RIG, SENSORS as in `binding.py`; `squared`, `by_point` and `by_all` of the
 error. Every kernel works on the tasks lo : hi.
@@ -101,195 +101,86 @@ def visible(
                 )[1]  # fmt: skip
 
 
+@inline
+def linearize_lanes(lanes, obs, images, x, loss, J, Jg):
+    """Write the derivatives of all observations of the lanes' points; min |l − t|², and V and g."""
+    zero = spread(0.0)
+    v0 = v1 = v2 = v3 = v4 = v5 = zero
+    g0 = g1 = g2 = zero
+    nearest = spread(np.inf)
+    l = read_points(x.points, lanes.point, 0)
+    for m in range(longest(lanes, obs)):
+        frame, sensor, camera, px, py, w2 = look_at(lanes, obs, images, x, m)
+        r0, r1, seen, away, ta, la, ka, sa, tb, lb, kb, sb = by_all(
+            frame, sensor, camera, l, px, py
+        )
+        counts = seen & (w2 > 0.0)
+        slope = rho(loss.kind, loss.radius, where(counts, w2 * (r0 * r0 + r1 * r1), 0.0))[1]
+        root = sqrt(where(counts, w2 * slope, 0.0))
+        p0, p1, p2 = scaled((-la[0], -la[1], -la[2]), root, counts)
+        q0, q1, q2 = scaled((-lb[0], -lb[1], -lb[2]), root, counts)
+        s0, s1 = scaled((r0, r1), root, counts)
+        write_numbered(
+            J, lanes.obs,
+            scaled(ta, root, counts) + (p0, p1, p2) + scaled(ka[:OWN], root, counts)
+            + scaled(tb, root, counts) + (q0, q1, q2) + scaled(kb[:OWN], root, counts) + (s0, s1),
+        )  # fmt: skip
+        if SENSORS:
+            write_numbered(
+                Jg, lanes.obs,
+                scaled(ka[:N] + sa, root, counts) + scaled(kb[:N] + sb, root, counts),
+            )  # fmt: skip
+        elif N > 0:
+            write_numbered(
+                Jg, lanes.obs, scaled(ka[:N], root, counts) + scaled(kb[:N], root, counts)
+            )
+        nearest = where(counts & (away < nearest), away, nearest)
+        v0 += p0 * p0 + q0 * q0
+        v1 += p0 * p1 + q0 * q1
+        v2 += p0 * p2 + q0 * q2
+        v3 += p1 * p1 + q1 * q1
+        v4 += p1 * p2 + q1 * q2
+        v5 += p2 * p2 + q2 * q2
+        g0 += p0 * s0 + q0 * s1
+        g1 += p1 * s0 + q1 * s1
+        g2 += p2 * s0 + q2 * s1
+    return nearest, (v0, v1, v2, v3, v4, v5, -g0, -g1, -g2)
+
+
 @kernel
 def linearize(
     lo: int, hi: int, obs: Observations, images: Images, x: Estimate, tasks: Tasks, loss: Loss,
-    prior: Known, J: Matrix, Jg: Matrix, V: Matrix, g: Matrix, reach: Floats,
+    prior: Known, J: Matrix, Jg: Matrix, V: Matrix, g: Matrix, reach: Floats, buffers: Buffers,
+    added: Matrix,
 ):  # fmt: skip
     """Residuals and derivatives of each observation, with √ρ' and ω; V, g and the step bound of
-    each point."""
+    each point. With `added`, if not empty, what each task's points add to U and g of the frames of
+    their device, as long as it is in the cache."""
+    lanes = make_lanes()
+    order = np.empty(BATCH, np.int64)
+    counts = np.empty(LENGTHS + 1, np.int64)
     for t in range(lo, hi):
-        for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
-            v0 = v1 = v2 = v3 = v4 = v5 = 0.0
-            g0 = g1 = g2 = 0.0
-            nearest = np.inf
-            l = x.points[j]
-            for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
-                row = J[k]
-                shared = Jg[k]
-                i = obs.image[k]
-                r0, r1, seen, away, ta, la, ka, sa, tb, lb, kb, sb = by_all(
-                    x.frames[obs.frame[k]], sensor_of(x, images, i), x.params[images.camera[i]],
-                    l, obs.xy[k, 0], obs.xy[k, 1],
-                )  # fmt: skip
-                w2 = obs.weight[k] * obs.weight[k]
-                if not (seen and w2 > 0.0):
-                    for n in range(2 * B + 2):
-                        row[n] = 0.0
-                    for n in range(2 * G):
-                        shared[n] = 0.0
-                    continue
-                slope = rho(loss.kind, loss.radius, w2 * (r0 * r0 + r1 * r1))[1]
-                root = math.sqrt(w2 * slope)
-                r0 *= root
-                r1 *= root
-                for n in range(3):
-                    row[n] = root * ta[n]
-                    row[3 + n] = -root * la[n]
-                    row[B + n] = root * tb[n]
-                    row[B + 3 + n] = -root * lb[n]
-                for n in range(OWN):
-                    row[6 + n] = root * ka[n]
-                    row[B + 6 + n] = root * kb[n]
-                row[2 * B] = r0
-                row[2 * B + 1] = r1
-                for n in range(N):
-                    shared[n] = root * ka[n]
-                    shared[G + n] = root * kb[n]
-                if SENSORS:
-                    for n in range(6):
-                        shared[N + n] = root * sa[n]
-                        shared[G + N + n] = root * sb[n]
-                nearest = min(nearest, away)
-                p0 = row[3]
-                p1 = row[4]
-                p2 = row[5]
-                q0 = row[B + 3]
-                q1 = row[B + 4]
-                q2 = row[B + 5]
-                v0 += p0 * p0 + q0 * q0
-                v1 += p0 * p1 + q0 * q1
-                v2 += p0 * p2 + q0 * q2
-                v3 += p1 * p1 + q1 * q1
-                v4 += p1 * p2 + q1 * q2
-                v5 += p2 * p2 + q2 * q2
-                g0 -= p0 * r0 + q0 * r1
-                g1 -= p1 * r0 + q1 * r1
-                g2 -= p2 * r0 + q2 * r1
-            reach[j] = STEP_BOUND * math.sqrt(nearest)
-            V[j, 0] = v0
-            V[j, 1] = v1
-            V[j, 2] = v2
-            V[j, 3] = v3
-            V[j, 4] = v4
-            V[j, 5] = v5
-            g[j, 0] = g0
-            g[j, 1] = g1
-            g[j, 2] = g2
-            add_prior(prior, j, l, V[j], g[j])
-
-
-@inline
-def point_system(obs, images, x, j, l, loss, prior, V, g):
-    """V and g of point j, were it at l; returns Σ F_ij, Σ ω²|r|² and min |l − t|²; infinite sums
-    where a camera does not see it there."""
-    v0 = v1 = v2 = v3 = v4 = v5 = 0.0
-    g0 = g1 = g2 = 0.0
-    total = 0.0
-    squares = 0.0
-    nearest = np.inf
-    for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
-        w2 = obs.weight[k] * obs.weight[k]
-        if w2 > 0.0:
-            i = obs.image[k]
-            r0, r1, a0, a1, a2, b0, b1, b2, away, seen = by_point(
-                x.frames[obs.frame[k]], sensor_of(x, images, i), x.params[images.camera[i]], l,
-                obs.xy[k, 0], obs.xy[k, 1],
-            )  # fmt: skip
-            if not seen:
-                return np.inf, np.inf, nearest
-            s = w2 * (r0 * r0 + r1 * r1)
-            value, slope = rho(loss.kind, loss.radius, s)
-            total += 0.5 * value
-            squares += s
-            w = w2 * slope
-            nearest = min(nearest, away)
-            v0 += w * (a0 * a0 + b0 * b0)
-            v1 += w * (a0 * a1 + b0 * b1)
-            v2 += w * (a0 * a2 + b0 * b2)
-            v3 += w * (a1 * a1 + b1 * b1)
-            v4 += w * (a1 * a2 + b1 * b2)
-            v5 += w * (a2 * a2 + b2 * b2)
-            g0 += w * (a0 * r0 + b0 * r1)
-            g1 += w * (a1 * r0 + b1 * r1)
-            g2 += w * (a2 * r0 + b2 * r1)
-    V[0], V[1], V[2], V[3], V[4], V[5] = v0, v1, v2, v3, v4, v5
-    g[0], g[1], g[2] = g0, g1, g2
-    total += prior_value(prior, j, l)
-    add_prior(prior, j, l, V, g)
-    return total, squares, nearest
-
-
-DAMPING = 1e-4
-"""Of a point's own steps."""
-HARDER = 30.0
-"""Factor on it where a step has failed; it is taken back where one succeeds."""
-ENOUGH = 1e-6
-"""A point rests when its model promises less than this share of its terms of F."""
-
-
-@kernel
-def settle_points(
-    lo: int, hi: int, obs: Observations, images: Images, x: Estimate, old: Matrix, tasks: Tasks,
-    loss: Loss, prior: Known, steps: int, fixed: Bools, points: Matrix, partial: Matrix,
-):  # fmt: skip
-    """From `points`, at most `steps` damped Gauss–Newton steps of each point on its own terms of F,
-    for the cameras of x; a point that a camera would not see begins at `old`. F, Σ ω²|r|², and
-    points not seen even there, of each task's points. `fixed`, if not empty: which stay."""
-    V = np.empty(6)
-    g = np.empty(3)
-    new_V = np.empty(6)
-    new_g = np.empty(3)
-    Vi = np.empty(6)
-    step = np.empty(3)
-    new = np.empty(3)
-    for t in range(lo, hi):
-        f_sum = 0.0
-        s_sum = 0.0
-        unseen = 0.0
-        for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
-            l = points[j]
-            value, squares, nearest = point_system(obs, images, x, j, l, loss, prior, V, g)
-            if value == np.inf:
-                for a in range(3):
-                    l[a] = old[j, a]
-                value, squares, nearest = point_system(obs, images, x, j, l, loss, prior, V, g)
-                if value == np.inf:
-                    unseen += 1.0
-            left = steps if value < np.inf and not (len(fixed) > 0 and fixed[j]) else 0
-            mu = DAMPING
-            while left > 0:
-                left -= 1
-                floor = 1e-9 * max(V[0], V[3], V[5])
-                if not floor > 0.0:
-                    break
-                invert_point(V, mu, floor, Vi)
-                multiply_point(Vi, g, step)
-                promise = 0.5 * (step[0] * g[0] + step[1] * g[1] + step[2] * g[2])
-                if not promise > ENOUGH * value:
-                    break
-                length = math.sqrt(step[0] * step[0] + step[1] * step[1] + step[2] * step[2])
-                bound = STEP_BOUND * math.sqrt(nearest)
-                clip = bound / length if length > bound else 1.0
-                for a in range(3):
-                    new[a] = l[a] - clip * step[a]
-                new_value, new_squares, new_nearest = point_system(
-                    obs, images, x, j, new, loss, prior, new_V, new_g
-                )
-                if new_value < value:
-                    value = new_value
-                    squares = new_squares
-                    nearest = new_nearest
-                    for a in range(3):
-                        l[a] = new[a]
-                        g[a] = new_g[a]
+        if len(added) > 0:
+            clear(added[buffers.ptr[t] : buffers.ptr[t + 1]])
+        for first in range(tasks.ptr[t], tasks.ptr[t + 1], BATCH):
+            last = min(first + BATCH, tasks.ptr[t + 1])
+            by_length(obs, first, last, order, counts)
+            for begin in range(0, last - first, LANES):
+                take_points(lanes, order, begin, last - first)
+                nearest, sums = linearize_lanes(lanes, obs, images, x, loss, J, Jg)
+                write_rows(lanes.room, (*sums, nearest))
+                for n in range(LANES):
+                    j = lanes.point[n]
                     for a in range(6):
-                        V[a] = new_V[a]
-                    mu /= HARDER
-                else:
-                    mu *= HARDER
-            f_sum += value
-            s_sum += squares
-        partial[t, 0] = f_sum
-        partial[t, 1] = s_sum
-        partial[t, 2] = unseen
+                        V[j, a] = lanes.room[n, a]
+                    for a in range(3):
+                        g[j, a] = lanes.room[n, 6 + a]
+                    reach[j] = STEP_BOUND * math.sqrt(lanes.room[n, 9])
+            for j in range(first, last):
+                add_prior(prior, j, x.points[j], V[j], g[j])
+            if len(added) > 0:
+                for j in range(first, last):
+                    for k in range(obs.own_begin[j], obs.own_end[j]):
+                        i = obs.frame[k]
+                        row = added[buffers.ptr[t] + i - buffers.first[t]]
+                        add_observation(J[k], x.points[j], x.frames[i], row[:PACKED], row[PACKED:])

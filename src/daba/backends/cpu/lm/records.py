@@ -16,3 +16,8 @@ def packed(B: int) -> int:
 def record(B: int) -> int:
     """Numbers in a record of derivatives: two rows of B, the residual, and room to read beyond."""
     return max(2 * B + 2, B + lanes(B))
+
+
+def added(B: int) -> int:
+    """Numbers that observations add up to for a frame: a packed block, g, and a distance."""
+    return -(-(packed(B) + B + 1) // 8) * 8

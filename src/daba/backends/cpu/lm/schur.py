@@ -10,36 +10,57 @@ which are summed over images elsewhere.
 # ruff: noqa: F821
 
 
+@inline
+def add_observation(row, l, frame, block, g):
+    """Add an observation to U, packed, and to g (B), with the frame's distance to the point behind
+    it."""
+    add_block(block, row, row, 1.0, 0.0, 0.0, 1.0)
+    for a in range(B):
+        g[a] += row[a] * row[2 * B] + row[B + a] * row[2 * B + 1]
+    dx = l[0] - frame[9]
+    dy = l[1] - frame[10]
+    dz = l[2] - frame[11]
+    g[B] += math.sqrt(dx * dx + dy * dy + dz * dz)
+
+
+@inline
+def clear(rows):
+    for i in range(len(rows)):
+        for a in range(rows.shape[1]):
+            rows[i, a] = 0.0
+
+
 @kernel
 def linearize_frames(
-    lo: int, hi: int, obs: Observations, x: Estimate, tasks: Tasks, J: Matrix, U: Blocks, g: Matrix,
+    lo: int, hi: int, obs: Observations, x: Estimate, tasks: Tasks, point_tasks: Tasks, J: Matrix,
+    buffers: Buffers, added: Matrix, list_ptr: Int64, list_obs: Int32, U: Blocks, g: Matrix,
     reach: Floats,
 ):  # fmt: skip
-    """U and g of each frame, from the stored derivatives, and its step bound: STEP_BOUND × its mean
-    distance to the points it sees."""
-    block = np.empty(PACKED)
+    """U and g of each frame, and its step bound: STEP_BOUND × its mean distance to the points it
+    sees. They are what tasks of points have `added` up, if not empty, and the stored derivatives of
+    a list of observations: those that are left, or all."""
+    total = np.empty(ADDED)
     for t in range(lo, hi):
+        device = tasks.device[t]
         for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
-            for a in range(PACKED):
-                block[a] = 0.0
-            away = 0.0
+            for a in range(ADDED):
+                total[a] = 0.0
+            if len(added) > 0:
+                for n in range(point_tasks.device_ptr[device], point_tasks.device_ptr[device + 1]):
+                    row = added[buffers.ptr[n] + i - buffers.first[n]]
+                    for a in range(ADDED):
+                        total[a] += row[a]
+            for n in range(list_ptr[i], list_ptr[i + 1]):
+                prefetch(J, list_obs[min(n + AHEAD, len(list_obs) - 1)])
+                k = list_obs[n]
+                add_observation(
+                    J[k], x.points[obs.point[k]], x.frames[i], total[:PACKED], total[PACKED:]
+                )
+            unpack(total[:PACKED], U[i])
             for a in range(B):
-                g[i, a] = 0.0
-            for n in range(obs.frame_ptr[i], obs.frame_ptr[i + 1]):
-                prefetch(J, obs.frame_obs[min(n + AHEAD, len(obs.frame_obs) - 1)])
-                k = obs.frame_obs[n]
-                row = J[k]
-                add_block(block, row, row, 1.0, 0.0, 0.0, 1.0)
-                for a in range(B):
-                    g[i, a] += row[a] * row[2 * B] + row[B + a] * row[2 * B + 1]
-                l = x.points[obs.point[k]]
-                dx = l[0] - x.frames[i, 9]
-                dy = l[1] - x.frames[i, 10]
-                dz = l[2] - x.frames[i, 11]
-                away += math.sqrt(dx * dx + dy * dy + dz * dz)
-            unpack(block, U[i])
+                g[i, a] = total[PACKED + a]
             seen = obs.frame_ptr[i + 1] - obs.frame_ptr[i]
-            reach[i] = STEP_BOUND * away / seen if seen > 0 else np.inf
+            reach[i] = STEP_BOUND * total[PACKED + B] / seen if seen > 0 else np.inf
 
 
 @kernel

@@ -11,23 +11,23 @@ from daba.core.lm import Blocks, Bools, Int32, Int64, Observations, Plan
 @serial
 def count_pairs(obs: Observations, place: Int32, pairs: Int64):
     """pairs[i] = blocks that frame i's rows of the lower triangle of S are summed from."""
-    for i in range(len(pairs)):
-        total = 0
-        for n in range(obs.frame_ptr[i], obs.frame_ptr[i + 1]):
-            k = obs.frame_obs[n]
+    pairs[:] = 0
+    for k in range(len(obs.frame)):
+        i = obs.frame[k]
+        if i < len(pairs):
+            total = 0
             for m in range(obs.run_begin[k], obs.run_end[k]):
-                if place[obs.frame[m]] <= place[i]:
-                    total += 1
-        pairs[i] = total
+                total += place[obs.frame[m]] <= place[i]
+            pairs[i] += total
 
 
 @serial
 def mark_pairs(obs: Observations, row: Int64, within: Int64, adjacent: Bools):
     """Which frames of a cluster see a common point: row[i] is where the row of frame i begins, and
     within[k] the column of frame k in its cluster's matrix."""
-    for i in range(len(row)):
-        for n in range(obs.frame_ptr[i], obs.frame_ptr[i + 1]):
-            k = obs.frame_obs[n]
+    for k in range(len(obs.frame)):
+        i = obs.frame[k]
+        if i < len(row):
             for m in range(obs.run_begin[k], obs.run_end[k]):
                 adjacent[row[i] + within[obs.frame[m]]] = True
 
