@@ -183,6 +183,7 @@ class Job(NamedTuple):
 
     def forget(self) -> None:
         """What it has left is of no use."""
+        _seen.discard((FOLDER, self))
         for file in (self._file("finished"), self.object):
             file.unlink(missing_ok=True)
 
