@@ -219,9 +219,7 @@ def _votes(camera_device: Ints, devices: int, read: Callable[[], Iterable[Chunk]
     votes = np.zeros(len(camera_device) * devices, np.int32)
     for camera, point, points in read():
         owner = split_points(camera, point, camera_device, devices, points)
-        cells, counts = np.unique(
-            camera.astype(np.int64) * devices + owner[point], return_counts=True
-        )
+        cells, counts = _counted(camera.astype(np.int64) * devices + owner[point], len(votes))
         votes[cells] += counts.astype(np.int32)
     return votes.reshape(-1, devices)
 
@@ -265,17 +263,27 @@ def split_points(
     number wins, and points without observations are spread evenly."""
     if devices == 1:
         return np.zeros(len(points), np.int32)
-    cells, counts = np.unique(
-        point.astype(np.int64) * devices + camera_device[camera], return_counts=True
+    cells, counts = _counted(
+        point.astype(np.int64) * devices + camera_device[camera], len(points) * devices
     )
     row = cells // devices
-    # of a point's cells the one with most observations, and the first of those
-    order = np.lexsort((cells, -counts, row))
-    first = np.flatnonzero(np.diff(row[order], prepend=-1))
-    best = cells[order[first]]
+    begins = np.flatnonzero(np.diff(row, prepend=-1))
+    most = np.repeat(np.maximum.reduceat(counts, begins), np.diff(np.append(begins, len(row))))
+    largest = np.flatnonzero(counts == most)
+    best = cells[largest[np.flatnonzero(np.diff(row[largest], prepend=-1))]]
     owner = (np.arange(points.start, points.stop) % devices).astype(np.int32)
     owner[best // devices] = (best % devices).astype(np.int32)
     return owner
+
+
+def _counted(keys: np.ndarray, bound: int) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct keys, ascending, and how often each is there; all are below `bound`. Counting takes
+    a third of the time of sorting, unless there are many more cells than keys."""
+    if bound > 8 * len(keys):
+        return np.unique(keys, return_counts=True)
+    counts = np.bincount(keys, minlength=bound)
+    cells = np.flatnonzero(counts)
+    return cells, counts[cells]
 
 
 def stable_order(keys: np.ndarray, count: int) -> np.ndarray:

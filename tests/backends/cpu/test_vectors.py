@@ -81,3 +81,25 @@ def test_plain_numbers_choose_as_well() -> None:
 def test_what_is_no_vector_is_refused() -> None:
     with pytest.raises(numba.TypingError):
         numba.njit(lambda x: v.any_lane(x))(1.0)
+
+
+@numba.njit
+def parts_of_rows(matrix: Any, out: Any) -> Any:
+    """Twice each row, a part at a time, and the sum of all."""
+    sums = v.spread(0.0)
+    width = matrix.shape[1]
+    for i in range(len(matrix)):
+        for a in range(0, width, LANES):
+            part = r.get(matrix, i, a, width - a)
+            sums += part
+            r.put(out, i, a, width - a, 2.0 * part)
+    return r.total(sums)
+
+
+@pytest.mark.parametrize("width", [1, 7, 8, 11, 16])
+def test_parts_of_rows_end_where_rows_do(width: int) -> None:
+    matrix = np.random.default_rng(width).integers(-9, 9, (5, width)).astype(float)
+    out = np.full((6, width), np.nan)
+    assert parts_of_rows(matrix, out[:5]) == matrix.sum()
+    np.testing.assert_array_equal(out[:5], 2.0 * matrix)
+    assert np.isnan(out[5]).all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from daba.core.types import Int32
@@ -9,7 +11,7 @@ from daba.distributed.comm.base import Communicator
 from daba.distributed.lm_shard import LmInput, LmShard
 from daba.distributed.shard import Shard
 from daba.partition.bisection import bisect_cameras
-from daba.partition.partition import camera_graph, has_metis, split_cameras
+from daba.partition.partition import camera_graph, has_metis, split_cameras, stable_order
 
 
 def split_frames(shard: Shard, given: LmInput, frames: float) -> Int32:
@@ -19,14 +21,14 @@ def split_frames(shard: Shard, given: LmInput, frames: float) -> Int32:
     device = np.searchsorted(shard.devices.camera_ptr, np.arange(own), side="right") - 1
     first = np.flatnonzero(np.diff(given.frame, prepend=-1))
     bounds = np.searchsorted(device[first], np.arange(shard.num_devices + 1))
-    for lo, hi in zip(bounds[:-1], bounds[1:], strict=True):
+    seen = _by_device(shard, given.frame, bounds)
+    for lo, hi, (frame, point) in zip(bounds[:-1], bounds[1:], seen, strict=True):
         count = round((hi - lo) / frames)
         if count < 2:
             continue
         if count == hi - lo:
             out[lo:hi] = np.arange(count)
             continue
-        frame, point = _seen_by(shard, given.frame, lo, hi)
         load = np.bincount(frame, minlength=hi - lo)
         if has_metis():
             graph = camera_graph(frame, point, hi - lo, int(point.max()) + 1)
@@ -37,16 +39,23 @@ def split_frames(shard: Shard, given: LmInput, frames: float) -> Int32:
     return out
 
 
-def _seen_by(shard: Shard, frame: Int32, lo: int, hi: int) -> tuple[Int32, Int32]:
-    """Frames, counted from lo, and points of the observations of the frames lo : hi."""
+def _by_device(
+    shard: Shard, frame: Int32, bounds: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Frames, counted from the device's first, and points of the observations of each device's
+    frames."""
     frames, points = [], []
     for obs in (shard.intra, shard.inter):
-        image = np.flatnonzero(obs.camera < shard.num_cameras)
-        of = frame[obs.camera[image]]
-        chosen = (of >= lo) & (of < hi)
-        frames.append(of[chosen] - lo)
-        points.append(obs.point[image[chosen]])
-    return np.concatenate(frames), np.concatenate(points)
+        own = np.flatnonzero(obs.camera < shard.num_cameras)
+        frames.append(frame[obs.camera[own]])
+        points.append(obs.point[own])
+    of, point = np.concatenate(frames), np.concatenate(points)
+    device = np.searchsorted(bounds, of, side="right") - 1
+    order = stable_order(device, len(bounds))
+    ptr = np.searchsorted(device[order], np.arange(len(bounds)))
+    for lo, begin, end in zip(bounds[:-1], ptr[:-1], ptr[1:], strict=True):
+        chosen = order[begin:end]
+        yield of[chosen] - lo, point[chosen]
 
 
 def _looks_at(shard: Shard, frame: Int32, point: Int32, load: np.ndarray) -> np.ndarray:

@@ -175,3 +175,69 @@ def read(typingctx, array, n):
         return builder.load(_row(builder, data, strides[0], args[1], 0, VECTOR), align=8)
 
     return vector(array, n), generate
+
+
+def _part(context: Any, builder: Any, sig: Any, args: Any) -> tuple[Any, Any]:
+    """Where `get` and `put` read and write, and which lanes do."""
+    data, strides = _address(context, builder, sig.args[0], args[0])
+    at = builder.add(builder.mul(args[1], strides[0]), builder.mul(args[2], strides[1]))
+    place = builder.bitcast(builder.gep(data, [at]), VECTOR.as_pointer())
+    word = args[3].type
+    one = builder.insert_element(ir.Constant(_WORDS, ir.Undefined), args[3], INT(0))
+    count = builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(INT, LANES), [0] * LANES))
+    lanes = ir.Constant(ir.VectorType(word, LANES), list(range(LANES)))
+    return place, builder.icmp_signed("<", lanes, count)
+
+
+_WORDS = ir.VectorType(ir.IntType(64), LANES)
+
+
+@intrinsic
+def get(typingctx, matrix, row, column, count):
+    """matrix[row, column : column + LANES], of which the first `count` are there, and zeros."""
+
+    def generate(context, builder, sig, args):
+        place, there = _part(context, builder, sig, args)
+        kind = ir.FunctionType(VECTOR, [place.type, INT, there.type, VECTOR])
+        name = f"llvm.masked.load.v{LANES}f64.p0{_suffix(place)}"
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        return builder.call(function, [place, INT(8), there, VECTOR([0.0] * LANES)])
+
+    return vector(matrix, types.intp, types.intp, types.intp), generate
+
+
+@intrinsic
+def put(typingctx, matrix, row, column, count, value):
+    """The first `count` of matrix[row, column : column + LANES] = value."""
+
+    def generate(context, builder, sig, args):
+        place, there = _part(context, builder, sig, args)
+        kind = ir.FunctionType(ir.VoidType(), [VECTOR, place.type, INT, there.type])
+        name = f"llvm.masked.store.v{LANES}f64.p0{_suffix(place)}"
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        builder.call(function, [args[4], place, INT(8), there])
+        return context.get_dummy_value()
+
+    return types.void(matrix, types.intp, types.intp, types.intp, vector), generate
+
+
+def _suffix(pointer: Any) -> str:
+    """How LLVM names what a pointer points to, where it still does."""
+    return "" if getattr(pointer.type, "is_opaque", False) else f"v{LANES}f64"
+
+
+@intrinsic
+def total(typingctx, value):
+    """The sum of all lanes, always in the same order."""
+
+    def generate(context, builder, sig, args):
+        out = args[0]
+        width = LANES
+        while width > 1:
+            width //= 2
+            order = [(n + width) % LANES for n in range(LANES)]
+            other = builder.shuffle_vector(out, out, ir.Constant(ir.VectorType(INT, LANES), order))
+            out = builder.fadd(out, other)
+        return builder.extract_element(out, INT(0))
+
+    return types.float64(vector), generate

@@ -45,6 +45,7 @@ def kernels(kind: Kind) -> Any:
         "LANES": vectors.LANES, "spread": vectors.spread, "any_lane": vectors.any_lane,
         "read": rows.read, "write_rows": rows.write_rows,
         "scaled": rows.scaled, "write_numbered": rows.write_numbered,
+        "get": rows.get, "put": rows.put, "total": rows.total,
         "read_points": rows.read_rows(3), "read_frames": rows.read_rows(12),
         "read_cameras": rows.read_rows(lm.ROW), "NamedTuple": NamedTuple,
         **{name: getattr(lm, name) for name in lm.__all__},

@@ -12,6 +12,23 @@ Devices number the blocks that their points see from 0 on: `coarse.local`.
 # ruff: noqa: F821
 
 
+@inline
+def along_motions(row, z, a, count):
+    """J_c z of an observation, for `count` motions of its frame from a on."""
+    p = q = spread(0.0)
+    for b in range(B):
+        motion = get(z, b, a, count)
+        p += row[b] * motion
+        q += row[B + b] * motion
+    return p, q
+
+
+@inline
+def add_to(matrix, row, a, count, x, p, y, q):
+    """Add x p + y q to a part of a row."""
+    put(matrix, row, a, count, get(matrix, row, a, count) + x * p + y * q)
+
+
 @kernel
 def coarse_rows(
     lo: int, hi: int, obs: Observations, coarse: CoarseBlocks, tasks: Tasks, J: Matrix, Jg: Matrix,
@@ -29,20 +46,29 @@ def coarse_rows(
                 if width > 0:
                     z = Z[obs.frame[k]]
                     out = Y[coarse.at_cluster[k]]
-                    for a in range(width):
-                        p = q = 0.0
-                        for b in range(B):
-                            p += row[b] * z[b, a]
-                            q += row[B + b] * z[b, a]
-                        out[0, a] -= p * row[3] + q * row[B + 3]
-                        out[1, a] -= p * row[4] + q * row[B + 4]
-                        out[2, a] -= p * row[5] + q * row[B + 5]
+                    for a in range(0, width, LANES):
+                        p, q = along_motions(row, z, a, width - a)
+                        for c in range(3):
+                            add_to(out, c, a, width - a, -row[3 + c], p, -row[B + 3 + c], q)
                 if G > 0:
                     out = Y[coarse.at_group[k]]
                     shared = Jg[k]
                     for c in range(3):
                         for a in range(G):
                             out[c, a] -= shared[a] * row[3 + c] + shared[G + a] * row[B + 3 + c]
+
+
+@inline
+def eliminate_motions(Vi, Y, out):
+    """out = V'⁻¹ Y."""
+    for a in range(0, Y.shape[1], LANES):
+        n = Y.shape[1] - a
+        x = get(Y, 0, a, n)
+        y = get(Y, 1, a, n)
+        z = get(Y, 2, a, n)
+        put(out, 0, a, n, Vi[0] * x + Vi[1] * y + Vi[2] * z)
+        put(out, 1, a, n, Vi[1] * x + Vi[3] * y + Vi[4] * z)
+        put(out, 2, a, n, Vi[2] * x + Vi[4] * y + Vi[5] * z)
 
 
 @kernel
@@ -52,22 +78,22 @@ def coarse_matrix(
 ):  # fmt: skip
     """out[t, n] = Σ_j Y_jqᵀ V'⁻¹ Y_jr over a task's points, for each pair n = (q ≥ r) of blocks."""
     W = Y.shape[2]
+    left = np.empty((3, W))
     for t in range(lo, hi):
-        total = out[t]
         pairs = coarse.pair[tasks.device[t]]
         for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
-            Vi = V_inv[j]
             for y in range(coarse.ptr[j], coarse.ptr[j + 1]):
-                left = Y[y]
+                eliminate_motions(V_inv[j], Y[y], left)
                 for z in range(coarse.ptr[j], y + 1):
-                    block = total[pairs[coarse.local[y], coarse.local[z]]]
-                    right = Y[z]
-                    for a in range(W):
-                        p0 = Vi[0] * left[0, a] + Vi[1] * left[1, a] + Vi[2] * left[2, a]
-                        p1 = Vi[1] * left[0, a] + Vi[3] * left[1, a] + Vi[4] * left[2, a]
-                        p2 = Vi[2] * left[0, a] + Vi[4] * left[1, a] + Vi[5] * left[2, a]
-                        for b in range(W):
-                            block[a, b] += p0 * right[0, b] + p1 * right[1, b] + p2 * right[2, b]
+                    block = out[t, pairs[coarse.local[y], coarse.local[z]]]
+                    for b in range(0, W, LANES):
+                        n = W - b
+                        first = get(Y[z], 0, b, n)
+                        second = get(Y[z], 1, b, n)
+                        third = get(Y[z], 2, b, n)
+                        for a in range(W):
+                            more = left[0, a] * first + left[1, a] * second + left[2, a] * third
+                            put(block, a, b, n, get(block, a, b, n) + more)
 
 
 @inline
@@ -122,17 +148,15 @@ def coarse_dots(
     """out[t, q] = Σ_j Y_jqᵀ h_j over a task's points."""
     W = Y.shape[2]
     for t in range(lo, hi):
-        total = out[t]
-        for q in range(len(total)):
-            for a in range(W):
-                total[q, a] = 0.0
+        clear(out[t])
         for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
             for y in range(coarse.ptr[j], coarse.ptr[j + 1]):
                 q = coarse.local[y]
-                for a in range(W):
-                    total[q, a] += (
-                        Y[y, 0, a] * h[j, 0] + Y[y, 1, a] * h[j, 1] + Y[y, 2, a] * h[j, 2]
-                    )
+                for a in range(0, W, LANES):
+                    n = W - a
+                    more = h[j, 0] * get(Y[y], 0, a, n) + h[j, 1] * get(Y[y], 1, a, n)
+                    more += h[j, 2] * get(Y[y], 2, a, n)
+                    put(out[t], q, a, n, get(out[t], q, a, n) + more)
 
 
 @kernel
@@ -146,13 +170,16 @@ def coarse_correct(
     less = np.empty(3)
     for t in range(lo, hi):
         for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
-            for a in range(3):
-                s[a] = 0.0
-            for y in range(coarse.ptr[j], coarse.ptr[j + 1]):
-                weights = c[coarse.block[y]]
-                for b in range(3):
-                    for a in range(W):
-                        s[b] += Y[y, b, a] * weights[a]
+            x = y = z = spread(0.0)
+            for n in range(coarse.ptr[j], coarse.ptr[j + 1]):
+                for a in range(0, W, LANES):
+                    weights = get(c, coarse.block[n], a, W - a)
+                    x += weights * get(Y[n], 0, a, W - a)
+                    y += weights * get(Y[n], 1, a, W - a)
+                    z += weights * get(Y[n], 2, a, W - a)
+            s[0] = total(x)
+            s[1] = total(y)
+            s[2] = total(z)
             multiply_point(V_inv[j], s, less)
             for a in range(3):
                 h[j, a] -= less[a]
@@ -197,23 +224,22 @@ RIDGE = 1e-9
 def gap_pull(
     lo: int, hi: int, obs: Observations, runs: Int32, J: Matrix, K: Matrix, X: Blocks, q: Blocks
 ):
-    """q = K W_cᵀ X of each run, (w, 3), for the motions X of frames, (F, B, w)."""
-    s = np.empty(3)
+    """q = K W_cᵀ X of each run, (3, w), for the motions X of frames, (F, B, w)."""
+    W = X.shape[2]
     for n in range(lo, hi):
         begin = runs[n]
-        for w in range(X.shape[2]):
-            for a in range(3):
-                s[a] = 0.0
+        for w in range(0, W, LANES):
+            x = y = z = spread(0.0)
             for k in range(begin, obs.run_end[begin]):
                 row = J[k]
-                x = X[obs.frame[k]]
-                g = h = 0.0
-                for a in range(B):
-                    g += row[a] * x[a, w]
-                    h += row[B + a] * x[a, w]
-                for a in range(3):
-                    s[a] -= row[3 + a] * g + row[B + 3 + a] * h
-            multiply_point(K[n], s, q[n, w])
+                g, h = along_motions(row, X[obs.frame[k]], w, W - w)
+                x += -row[3] * g - row[B + 3] * h
+                y += -row[4] * g - row[B + 4] * h
+                z += -row[5] * g - row[B + 5] * h
+            Ki = K[n]
+            put(q[n], 0, w, W - w, Ki[0] * x + Ki[1] * y + Ki[2] * z)
+            put(q[n], 1, w, W - w, Ki[1] * x + Ki[3] * y + Ki[4] * z)
+            put(q[n], 2, w, W - w, Ki[2] * x + Ki[4] * y + Ki[5] * z)
 
 
 @kernel
@@ -222,17 +248,20 @@ def gap_push(
     out: Blocks,
 ):  # fmt: skip
     """out = Σ W_c q over the runs of each frame's observations; `run_at` is −1 for none."""
+    W = out.shape[2]
     for t in range(lo, hi):
         for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
-            for a in range(B):
-                for w in range(out.shape[2]):
-                    out[i, a, w] = 0.0
+            clear(out[i])
             for n in range(obs.frame_ptr[i], obs.frame_ptr[i + 1]):
                 k = obs.frame_obs[n]
                 r = run_at[k]
                 if r >= 0:
                     row = J[k]
-                    for w in range(out.shape[2]):
-                        g, h = along_point(row, q[r, w])
+                    for w in range(0, W, LANES):
+                        x = get(q[r], 0, w, W - w)
+                        y = get(q[r], 1, w, W - w)
+                        z = get(q[r], 2, w, W - w)
+                        g = -(row[3] * x + row[4] * y + row[5] * z)
+                        h = -(row[B + 3] * x + row[B + 4] * y + row[B + 5] * z)
                         for a in range(B):
-                            out[i, a, w] += row[a] * g + row[B + a] * h
+                            add_to(out[i], a, w, W - w, row[a], g, row[B + a], h)

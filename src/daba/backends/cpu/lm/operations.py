@@ -252,7 +252,7 @@ class CpuOperations(HostArrays):
     def gap(self, runs: Int32, run_at: Int32, K: Floats, X: Floats) -> Floats:
         """Σ W_c K W_cᵀ X: what S_cc has more than it would, were clusters alone; X is (F, B, w)."""
         s = self.shard
-        q = np.empty((len(runs), X.shape[2], 3))
+        q = np.empty((len(runs), 3, X.shape[2]))
         self.pool.run(self.kernels.gap_pull, len(runs), s.obs, runs, self.J, K, X, q)
         out = np.empty_like(X)
         self._run(
