@@ -163,6 +163,13 @@ class Store:
                 check_array(name, array, device, self.extent)
         return array
 
+    def check(self, device: int) -> None:
+        """Look through all files of a device, needed or not; each is looked through only once."""
+        for name in self.manifest.parts[device].arrays:
+            self.array(device, name)
+        for kind in ("intra", "inter", "outer"):
+            self.records(device, kind)
+
     def partition(self) -> Partition:
         """The partition that the store was made with, in the problem's own order."""
         cameras = np.empty(self.manifest.cameras, np.int32)

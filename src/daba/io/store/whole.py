@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +30,7 @@ def load_whole(store: Store) -> Problem:
     camera_order, point_order = store.order("camera_id"), store.order("point_id")
     whole = _Arrays(m.cameras, m.points, m.observations, pixels=solved or m.has_pixels)
     try:
-        for device in range(store.devices):
+        for device in _checked_ahead(store):
             whole.add(store, device, camera_order, point_order)
         parts = whole.constraints
         joined = concatenate(parts, store.extent.camera_ptr, store.extent.point_ptr)
@@ -38,6 +41,27 @@ def load_whole(store: Store) -> Problem:
         if str(error).startswith(str(store.path)):
             raise
         raise DabaError(f"{store.path}: {error}") from error
+
+
+def _checked_ahead(store: Store) -> Iterator[int]:
+    """The devices in turn, each when its files were looked through: by another thread, which is at
+    the next ones while this one is used."""
+    done: SimpleQueue[Exception | None] = SimpleQueue()
+
+    def check_all() -> None:
+        for device in range(store.devices):
+            try:
+                store.check(device)
+                done.put(None)
+            except Exception as error:
+                done.put(error)
+                return
+
+    Thread(target=check_all, daemon=True).start()
+    for device in range(store.devices):
+        if (error := done.get()) is not None:
+            raise error
+        yield device
 
 
 def _problem(store: Store, whole: _Arrays, constraints: Constraints) -> Problem:
@@ -79,9 +103,6 @@ class _Arrays:
 
     def add(self, store: Store, device: int, camera_order: Ints, point_order: Ints) -> None:
         """What a device holds."""
-        for name in store.manifest.parts[device].arrays:
-            store.array(device, name)  # what is damaged is told, needed or not
-        store.records(device, "outer")
         camera_id, point_id = store.array(device, "camera_id"), store.array(device, "point_id")
         self.cameras[camera_id] = store.array(device, "cameras")
         self.focal[camera_id] = store.focal(device)
