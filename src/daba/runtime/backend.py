@@ -55,8 +55,6 @@ class Cpu:
         if options.centralized:
             return
         with _needed_packages():
-            import numba  # noqa: F401  before threads are set
-
             from daba.backends.cpu.threads import set_threads
             from daba.runtime.compile import compile_for
 
@@ -92,7 +90,7 @@ class Cpu:
             from daba.runtime.compile import compile_symbolic
 
             if self.pool is None:
-                self.pool = Pool(set_threads(self.threads))
+                self.pool = Pool(set_threads(self.threads, of_numba=False))
             with _stopped_clock(self):
                 compile_symbolic()
 

@@ -1,4 +1,4 @@
-"""The same bits for 1, 2 and 4 threads."""
+"""The same bits for 1, 2 and 4 threads; and how many there may be."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import sys
 
 import pytest
 from places import ROOT
+
+from daba.backends.cpu.threads import MOST, most_threads
+from daba.core.errors import DabaError
 
 THREADS = [1, 2, 4]
 RUNS: dict[str, dict[str, object]] = {
@@ -85,3 +88,45 @@ def test_the_runs_do_exercise_what_they_should(found: Found) -> None:
     assert total("lm, pcg", 2) > 10
     assert total("lm, direct", 2) == 0
     assert len({str(found[run][0][0]) for run in RUNS}) == len(RUNS)
+
+
+MORE = """
+import os, sys
+import numpy as np
+import daba
+
+rng = np.random.default_rng(0)
+points = rng.normal(size=(60, 3)) + [0, 0, 8]
+camera, point = (index.ravel() for index in np.mgrid[:6, :60])
+centers = rng.normal(size=(6, 3))
+ray = points[point] - centers[camera]
+problem = daba.Problem.from_arrays(
+    np.tile(np.eye(3), (6, 1, 1)), centers, points + 0.01, camera, point,
+    500 * ray[:, :2] / ray[:, 2:], 500.0,
+)
+more = (os.cpu_count() or 1) + 1
+for method in sys.argv[1:]:
+    for threads in (more, 1, None):
+        daba.solve(problem, method=method, threads=threads, linear_solver="direct", iterations=1)
+"""
+
+
+@pytest.mark.parametrize("methods", [("lm", "daba"), ("daba", "lm")])
+def test_more_threads_than_cores_may_be_asked_for(compiled: None, methods: tuple[str, str]) -> None:
+    """By those who run kernels without Numba and with it, in either order."""
+    environment = {k: v for k, v in os.environ.items() if k != MOST}
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
+    done = subprocess.run(
+        [sys.executable, "-c", MORE, *methods], env={**environment, "PYTHONPATH": path},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("told", ["many", "0", "-1", "1.5"])
+def test_a_number_of_threads_that_is_none_is_refused(
+    told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MOST, told)
+    with pytest.raises(DabaError, match=f"{MOST} is '{told}'"):
+        most_threads()

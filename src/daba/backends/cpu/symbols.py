@@ -16,9 +16,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from daba.distributed.comm.base import usable_cores
+from daba.backends.cpu.threads import MOST, most_threads
 
-SETTINGS = ("NUMBA_NUM_THREADS", "NUMBA_CACHE_DIR")
+SETTINGS = (MOST, "NUMBA_CACHE_DIR")
 """Environment variables of Numba's that mean the same here."""
 BLAS = "scipy.linalg.cython_blas"
 """Module through which Numba finds BLAS, a tenth of a second to import."""
@@ -77,11 +77,6 @@ def threading_layer() -> ModuleType:
     layer = _module("numba.np.ufunc.omppool")
     ctypes.CFUNCTYPE(None, ctypes.c_int)(layer.launch_threads)(most_threads())
     return layer
-
-
-def most_threads() -> int:
-    told = os.environ.get("NUMBA_NUM_THREADS")
-    return int(told) if told else len(usable_cores())
 
 
 def set_num_threads(count: int) -> None:

@@ -26,6 +26,8 @@ spin for as long as it takes, and on a busy machine that made a solve thirty tim
 
 SYMBOLS = "daba.backends.cpu.symbols"
 """Module that is loaded with the first kernel that is run without Numba."""
+MOST = "NUMBA_NUM_THREADS"
+"""Environment variable that says how many threads there may be."""
 WITH_BLAS = ("scipy.linalg", "torch", "mkl")
 """Packages that bring a BLAS of their own."""
 
@@ -54,25 +56,37 @@ def _libraries(loaded: tuple[Any, ...]) -> Any:
     return ThreadpoolController()
 
 
-def set_threads(threads: int | None) -> int:
-    """Use that many threads from now on (all of them if None); returns how many."""
+def set_threads(threads: int | None, of_numba: bool = True) -> int:
+    """Use that many threads from now on (all of them if None); returns how many. Numba is imported
+    for it, unless no kernel is going to need it."""
     global _count
     if "numba" not in sys.modules:
         if "OMP_WAIT_POLICY" not in os.environ:
             os.environ.setdefault("GOMP_SPINCOUNT", SPIN)
-        available = int(os.environ.get("NUMBA_NUM_THREADS") or len(usable_cores()))
-        if threads is not None and threads > available:
-            os.environ["NUMBA_NUM_THREADS"] = str(threads)
+        if threads is not None and threads > most_threads():
+            os.environ[MOST] = str(threads)
+    if of_numba:
+        import numba  # noqa: F401
     layers = _layers()
     most = min(layer.most_threads() for layer in layers)
     _count = most if threads is None else threads
     if _count > most:
         raise DabaError(
             f"{_count} threads asked for, but Numba was started with {most}; set the environment "
-            f"variable NUMBA_NUM_THREADS={_count} before Python starts"
+            f"variable {MOST}={_count} before Python starts"
         )
     follow()
     return _count
+
+
+def most_threads() -> int:
+    """That a process may have, unless it asks for more before the first of them starts."""
+    told = os.environ.get(MOST, "").strip()
+    if not told:
+        return len(usable_cores())
+    if not told.isdecimal() or int(told) < 1:
+        raise DabaError(f"the environment variable {MOST} is '{told}', and must be a number from 1")
+    return int(told)
 
 
 _count = 0
