@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import tied
 import torch
 import triton
 from scene_for_gpu import tiny_problem
@@ -34,7 +35,7 @@ from daba.core.options import Options
 from daba.distributed.comm.base import Communicator
 from daba.distributed.shard import Shard, make_shard
 from daba.solver.interface import Solver
-from daba.solver.make import consensus_solver, gpu_solver
+from daba.solver.make import consensus_solver, gpu_consensus, gpu_solver, intrinsics_held
 
 TYPES = {
     torch.float64: "*fp64",
@@ -72,6 +73,10 @@ def record(precision: str) -> None:
     shard = make_shard(problem, partition)
     options = Options(method="daba", devices=2, precision=precision, loss=daba.Welsch(4.0))  # type: ignore[arg-type]
     gpu_solver(shard, options, device="cpu").iterate()
+    for tie in (tied.everything, tied.all_but_across):
+        problem = tie(tiny_problem())
+        shard = make_shard(problem, tied.in_halves(problem))
+        gpu_solver(shard, options, device="cpu", prepare=lambda ops: ops.launch_all())
 
 
 def record_lm() -> None:
@@ -86,17 +91,21 @@ def record_lm() -> None:
 def ahead() -> None:
     """Whether `launch_all` launches what iterations do."""
     JITFunction.run = note
-    problem = tiny_problem()
-    for chosen in (
+    methods: list[dict[str, Any]] = [
         {"method": "admm"},
         {"method": "dr"},
         *({"method": "daba", "refine": refine} for refine in ("none", "points", "sweep")),
         {"method": "duba"},
         {"method": "lm"},
-    ):
+    ]
+    plain = [(lambda problem: problem, chosen) for chosen in methods]
+    ties = [(tied.held, chosen) for chosen in methods[:2]]
+    ties += [(tied.everything, chosen) for chosen in methods[2:6]]
+    for tie, chosen in (*plain, *ties, (tied.all_but_across, methods[4])):
+        problem = tie(tiny_problem())
         devices = 1 if chosen["method"] == "lm" else 2
-        options = Options(devices=devices, **chosen)  # type: ignore[arg-type]
-        partition = daba.partition_from_arrays(problem, torch.arange(4).numpy() % devices)
+        options = Options(devices=devices, **chosen)
+        partition = daba.partition_from_arrays(problem, torch.arange(4).numpy() * devices // 4)
         shard = make_shard(problem, partition)
         before: set[Any] = set()
 
@@ -115,12 +124,14 @@ def made(shard: Shard, options: Options, prepare: Callable[[GpuOperations], None
     if not options.copies:
         return gpu_solver(shard, options, device="cpu", prepare=prepare)
 
+    held = intrinsics_held(shard, Communicator())
+
     def operations(shard: Shard, block: Block) -> GpuConsensus:
-        ops = GpuConsensus(shard, options, block, "cpu")
+        ops = gpu_consensus(shard, options, Communicator(), block, "cpu", held)
         prepare(ops)
         return ops
 
-    return consensus_solver(shard, options, Communicator(), operations)
+    return consensus_solver(shard, options, Communicator(), operations, held)
 
 
 def stack(cubin: bytes) -> tuple[str, str]:

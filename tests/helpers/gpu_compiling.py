@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import tied
 import triton
 from scene_for_gpu import tiny_problem
 
@@ -30,6 +31,13 @@ def main() -> None:
     chosen += [{"method": "lm", "linear_solver": "pcg"}]
     for options in chosen:
         daba.solve(problem, partition=partition, backend="gpu", iterations=12, **options)
+    for tie, method in (
+        (tied.everything, "daba"),
+        (tied.all_but_across, "duba"),
+        (tied.held, "dr"),
+    ):
+        given = tie(problem)
+        daba.solve(given, partition=partition, backend="gpu", iterations=12, method=method)
     for solver in ("auto", "direct"):
         daba.solve(problem, method="lm", backend="gpu", iterations=12, linear_solver=solver)
     print(*late or ("all", "ahead"))

@@ -3,8 +3,8 @@
 
     torchrun --nproc-per-node 2 tests/helpers/gpu_process.py OUT.npz cpu none
 
-Leaves F, cameras, points and the bytes that were sent, of each method. On a GPU these may be `lm`
-and `admm`, too, and there are four devices.
+Leaves F, cameras, points and the bytes that were sent, of each method. On a GPU these may be `lm`,
+`admm` and `tied` (sweeps under constraints), too, and there are four devices.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 import numpy as np
+import tied
 from scene_for_gpu import tiny_problem
 
 import daba
@@ -33,7 +34,10 @@ def main() -> None:
     found: dict[str, Any] = {}
     for method in methods:
         solve = solved if method in ("lm", "admm") else iterated
-        F, sent, solution = solve(problem, partition, comm, device, method)
+        given, refine = problem, method
+        if method == "tied":
+            given, refine = tied.everything(problem), "sweep"
+        F, sent, solution = solve(given, partition, comm, device, refine)
         if comm.rank == 0:
             arrays = {"F": F, "points": solution.points, "cameras": solution.cameras, "sent": sent}
             found |= {f"{method} {name}": array for name, array in arrays.items()}

@@ -135,6 +135,8 @@ class Row(IntEnum):
     SUM_DECREASE_L = auto()
     SUM_INTRA_C = auto()
     SUM_INTRA_SQUARE_C = auto()
+    SUM_KNOWN = auto()
+    """Priors at x."""
     SUM_REFINED_C = auto()
     """Change of F by refinement."""
     SUM_REFINED_L = auto()

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from daba.solver.interface import Solver
     from daba.solver.lm.cost import Speed
 
-CONSTRAINED = "fixed parameters, shared intrinsics and priors are for the CPU only"
-
 
 class Backend(Protocol):
     compiling: float
@@ -218,8 +216,6 @@ class Gpu:
             return solver
         if options.copies:
             return self._consensus(shard.on_host(), options, comm)
-        if shard.constraints is not None:  # of a store, which is looked into only now
-            raise DabaError(f"no GPU can be used: {CONSTRAINED}; use --backend cpu")
         self.everywhere(lambda: check_memory(shard, options, self.device))
         return gpu_solver(
             shard, options, comm, self.device, lambda ops: self.compile(ops.launch_all)
@@ -227,17 +223,17 @@ class Gpu:
 
     def _consensus(self, shard: Shard, options: Options, comm: Communicator) -> Solver:
         from daba.backends.gpu.memory import check_memory
-        from daba.solver.make import consensus_solver
+        from daba.solver.make import consensus_solver, gpu_consensus, intrinsics_held
+
+        held = intrinsics_held(shard, comm)
 
         def operations(shard: Shard, block: Block) -> ConsensusOperations:
-            from daba.backends.gpu.consensus import GpuConsensus
-
             self.everywhere(lambda: check_memory(shard, options, self.device))
-            ops = GpuConsensus(shard, options, block, self.device)
+            ops = gpu_consensus(shard, options, comm, block, self.device, held)
             self.compile(ops.launch_all)
             return ops
 
-        return consensus_solver(shard, options, comm, operations)
+        return consensus_solver(shard, options, comm, operations, held)
 
     def _plain(self, shard: Shard, options: Options) -> bool:
         """Whether the kernels of Algorithm 1 serve for lm, with conjugate gradients, which they do
@@ -259,8 +255,6 @@ def make_backend(options: Options, comm: Communicator, constrained: bool = False
     if options.backend == "cpu":
         return Cpu(options, comm, constrained)
     missing = why_no_gpu()
-    if constrained and not options.centralized:
-        missing = CONSTRAINED
     if not missing and options.linear_solver == "direct" and not options.centralized:
         missing = "its linear solver is pcg; leave --linear-solver out"
     if options.backend == "auto" and missing:

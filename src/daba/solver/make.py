@@ -17,6 +17,7 @@ from daba.solver.interface import Solver
 if TYPE_CHECKING:
     from daba.backends.cpu.equations import LinearSolver
     from daba.backends.cpu.operations import CpuOperations
+    from daba.backends.gpu.consensus import GpuConsensus
     from daba.backends.gpu.operations import GpuOperations
     from daba.backends.operations import Block, ConsensusOperations
     from daba.solver.algorithm import Algorithm1
@@ -32,7 +33,7 @@ def make_solver(shard: Shard, options: Options, comm: Communicator | None = None
     if not options.copies:
         return cpu_solver(shard, options, comm)
 
-    held = _intrinsics_held(shard, comm)
+    held = intrinsics_held(shard, comm)
 
     def operations(shard: Shard, block: Block) -> ConsensusOperations:
         if held:
@@ -48,7 +49,7 @@ def make_solver(shard: Shard, options: Options, comm: Communicator | None = None
     return consensus_solver(shard, options, comm, operations, held)
 
 
-def _intrinsics_held(shard: Shard, comm: Communicator) -> bool:
+def intrinsics_held(shard: Shard, comm: Communicator) -> bool:
     """Whether all intrinsics are fixed, on every process, and nothing else is asked for: then it
     does not matter who shares them."""
     asked = shard.constraints
@@ -58,6 +59,19 @@ def _intrinsics_held(shard: Shard, comm: Communicator) -> bool:
         only = bool(free[:, :6].all() and not free[:, 6:].any())  # type: ignore[index]
         only = only and (points is None or bool(points.all()))
     return not comm.any(not only)
+
+
+def gpu_consensus(
+    shard: Shard, options: Options, comm: Communicator, block: Block, device: Any, held: bool
+) -> GpuConsensus:
+    """What ADMM and DR ask of a GPU; `held` as in `consensus_solver`."""
+    if held:
+        from daba.solver.constraints.on_gpu import held_gpu_consensus
+
+        return held_gpu_consensus(shard, options, comm, block, device)
+    from daba.backends.gpu.consensus import GpuConsensus
+
+    return GpuConsensus(shard, options, block, device)
 
 
 def consensus_solver(
@@ -109,14 +123,26 @@ def gpu_solver(
     prepare: Callable[[GpuOperations], None] = lambda operations: None,
 ) -> Algorithm1:
     """Algorithm 1 on a GPU; `prepare` is called before the first kernel is."""
-    from daba.backends.gpu.operations import GpuOperations
     from daba.solver.algorithm import Algorithm1
 
     comm = comm or Communicator()
     exchange = comm.exchange(shard)
-    operations = GpuOperations(shard, options, exchange, device)
+    operations = gpu_operations(shard, options, comm, exchange, device)
     prepare(operations)
     return Algorithm1(shard, options, comm, exchange, operations)
+
+
+def gpu_operations(
+    shard: Shard, options: Options, comm: Communicator, exchange: Exchange, device: Any
+) -> GpuOperations:
+    """Constraints cost nothing where there are none."""
+    if shard.constraints is not None:
+        from daba.solver.constraints.on_gpu import constrained_gpu_operations
+
+        return constrained_gpu_operations(shard, options, comm, exchange, device)
+    from daba.backends.gpu.operations import GpuOperations
+
+    return GpuOperations(shard, options, exchange, device)
 
 
 def make_linear_solver(

@@ -46,6 +46,22 @@ class Launches:
         self.centroids: Tensor = a.x.points
         """Of each point's cameras."""
 
+    # What kernels are handed of constraints: here something that they do not look at
+
+    def tied(self, *names: str) -> dict[str, Any]:
+        """Arrays of `Ties`, by their names."""
+        return {"TIED": False} | {name: self.a.owner_c for name in names}
+
+    def known_of_cameras(self) -> dict[str, Any]:
+        """What refinement is told of cameras' constraints."""
+        names = self.tied("alone", "position_rows", "intrinsics_rows")
+        names |= {"positions": self.a.table, "intrinsics": self.a.table}
+        return names | {"P_KIND": 0, "P_RADIUS": 0, "D_KIND": 0, "D_RADIUS": 0}
+
+    def known_of_points(self) -> dict[str, Any]:
+        names = self.tied("held", "known_rows")
+        return names | {"known": self.a.table, "KNOWN_KIND": 0, "KNOWN_RADIUS": 0}
+
     # Nesterov's acceleration, and the surrogates
 
     def extrapolate(self) -> None:
@@ -134,6 +150,9 @@ class Launches:
             STRIDE=a.stride, B=FLAT, num_warps=4,
         )  # fmt: skip
 
+    def add_priors(self, x: Estimate, row: Row) -> None:
+        """Add the priors' part of F at x to a row of the table: here nothing."""
+
     def assemble(self, base: Estimate, surrogate: Moments) -> None:
         """The cameras' part of E^α's system."""
         a = self.a
@@ -150,7 +169,7 @@ class Launches:
             heads=a.intra_l.heads, members=a.intra_l.members, V=a.V, g=a.g, points=a.x.points,
             base=base.points, moments=surrogate.points, centroid=a.centroid, v_inv=a.v_inv,
             record_l=a.record_l, P=a.P, SURROGATE=a.surrogate, XI=self.options.xi,
-            LEAST=a.precision.damping, **self.lanes, **self.table,
+            LEAST=a.precision.damping, **self.tied("held"), **self.lanes, **self.table,
         )  # fmt: skip
 
     def eliminate(self) -> None:
@@ -167,8 +186,13 @@ class Launches:
         a = self.a
         pcg.precondition[(a.C,)](
             owner=a.owner_c, system=a.system, tiles=a.tiles, M_inv=a.M_inv, rhs=a.rhs, r=a.r,
-            x=a.step, z=a.z, partial=a.dots, TINY=a.precision.tiny, num_warps=1, **self.table,
+            x=a.step, z=a.z, partial=a.dots, TINY=a.precision.tiny, num_warps=1,
+            **self.tied("blocks", "still", "shares"), **self.table,
         )  # fmt: skip
+
+    def collect(self, v: Tensor, guard: int) -> None:
+        """Sums along d over cameras that share it, where a row of the table is set: here nobody
+        does."""
 
     def product(self, parity: int) -> None:
         """Sp = S p."""
@@ -189,7 +213,8 @@ class Launches:
         pcg.update[(len(a.blocks),)](
             blocks=a.blocks, device_cameras=a.device_cameras, record_c=a.record_c, M_inv=a.M_inv,
             Sp=a.Sp, rhs=a.rhs, r=a.r, x=a.step, z=a.z, dots=a.dots, partial=a.cg_sums,
-            N=len(a.blocks), PARITY=parity, STRIDE=a.stride, NB=BLOCK, num_warps=4, **self.table,
+            N=len(a.blocks), PARITY=parity, STRIDE=a.stride, NB=BLOCK, num_warps=4,
+            **self.tied("still"), **self.table,
         )  # fmt: skip
 
     def direction(self, first: bool, parity: int) -> None:
@@ -199,7 +224,8 @@ class Launches:
             blocks=a.blocks, device_blocks=a.device_blocks, device_cameras=a.device_cameras,
             record_c=a.record_c, z=a.z, dots=a.dots, partial=a.cg_sums, N=len(a.blocks),
             FIRST=first, PARITY=parity, FORCING=bits(cg.forcing), RESIDUAL=bits(cg.residual),
-            MOST=cg.most, STRIDE=a.stride, NB=BLOCK, num_warps=4, **self.table,
+            MOST=cg.most, STRIDE=a.stride, NB=BLOCK, num_warps=4,
+            **self.tied("representative"), **self.table,
         )  # fmt: skip
 
     # A step
@@ -207,17 +233,31 @@ class Launches:
     def move(self, base: Estimate, surrogate: Moments) -> None:
         """x⁺ to be tried."""
         a = self.a
+        self.move_cameras(a.x.cameras, a.new.cameras)
+        self.move_points(base, surrogate, a.new.points)
+
+    def move_cameras(self, origin: Tensor, trial: Tensor) -> None:
+        """`trial` is the origin and the step that was found."""
+        a = self.a
         step.move_cameras[(a.C,)](
-            owner=a.owner_c, cameras=a.x.cameras, system=a.system, bound=a.camera_bound, x=a.step,
-            record_c=a.record_c, trial=a.new.cameras, partial=a.sums.column(Row.SUM_DECREASE_C),
-            STRIDE=a.stride, SP=self.SP, num_warps=1, **self.table,
+            owner=a.owner_c, cameras=a.x.cameras, origin=origin, system=a.system,
+            bound=a.camera_bound, x=a.step, record_c=a.record_c, trial=trial,
+            partial=a.sums.column(Row.SUM_DECREASE_C), STRIDE=a.stride, SP=self.SP, num_warps=1,
+            **self.tied("shares"), **self.table,
         )  # fmt: skip
+
+    def move_points(
+        self, base: Estimate, surrogate: Moments, trial: Tensor, follow: bool = False
+    ) -> None:
+        """`follow`: points that are in `trial` follow their cameras."""
+        a = self.a
         step.move_points[(a.intra_l.count,)](
             **a.intra_l.arguments, V=a.V, g=a.g, points=a.x.points, base=base.points,
             moments=surrogate.points, record_c=a.record_c, record_l=a.record_l,
-            trial=a.new.points, P=a.P, partial=a.sums.column(Row.SUM_DECREASE_L),
+            trial=trial, P=a.P, partial=a.sums.column(Row.SUM_DECREASE_L), FOLLOWS=follow,
             SURROGATE=a.surrogate, XI=self.options.xi, LEAST=a.precision.damping,
-            STRIDE=a.stride, SP=self.SP, **self.lanes, **self.loss, **self.table,
+            STRIDE=a.stride, SP=self.SP, **self.tied("held"), **self.lanes, **self.loss,
+            **self.table,
         )  # fmt: skip
 
     def objective(self, x: Estimate, guard: Row) -> None:
@@ -247,12 +287,12 @@ class Launches:
         if block == "cameras":
             refine.refine_cameras[(a.C,)](
                 **a.both_c.arguments, partial=a.sums.column(Row.SUM_REFINED_C),
-                **self.block_lanes, **fixed,
+                **self.known_of_cameras(), **self.block_lanes, **fixed,
             )  # fmt: skip
         elif a.both_l.count:
             refine.refine_points[(a.both_l.count,)](
                 **a.both_l.arguments, partial=a.sums.column(Row.SUM_REFINED_L), AGAIN=again,
-                **self.lanes, **fixed,
+                **self.known_of_points(), **self.lanes, **fixed,
             )  # fmt: skip
 
     # What is decided
@@ -270,19 +310,21 @@ class Launches:
     def start(self) -> None:
         decide.start[(1,)](THETA=self.theta, SP=self.SP, num_warps=1, **self.table)
 
-    def judge(self, here: bool) -> None:
-        """`here`: of a step on the surrogate at x."""
+    def judge(self, here: bool, concludes: bool = True) -> None:
+        """`here`: of a step on the surrogate at x; `concludes`: when it is found, nothing is left
+        but E^α⁺ and restarts."""
         a, o = self.a, self.options
         decide.judge[(1,)](
-            ACCELERATED=a.accelerated, HERE=here or not a.accelerated, GAIN=bits(o.lm_gain),
-            TRIES=o.lm_tries, EPSILON=bits(a.precision.epsilon), SP=self.SP, num_warps=1,
-            **self.table,
+            CONCLUDES=concludes, ACCELERATED=a.accelerated, HERE=here or not a.accelerated,
+            GAIN=bits(o.lm_gain), TRIES=o.lm_tries, EPSILON=bits(a.precision.epsilon), SP=self.SP,
+            num_warps=1, **self.table,
         )  # fmt: skip
 
-    def finish(self) -> None:
+    def finish(self, shared: bool = False) -> None:
+        """`shared`: intrinsics that devices share have moved."""
         a, o = self.a, self.options
         decide.finish[(1,)](
-            ACCELERATED=a.accelerated, REFINED=a.refined, THETA=self.theta, XI=o.xi,
+            ACCELERATED=a.accelerated, REFINED=a.refined, SHARED=shared, THETA=self.theta, XI=o.xi,
             GROWTH=bits(o.eta_growth), LIMITED=o.limited_by_objective, SP=self.SP, num_warps=1,
             **self.table,
         )  # fmt: skip

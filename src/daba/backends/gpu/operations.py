@@ -3,7 +3,7 @@ so that nothing waits for the host but the host for the status."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import partial
 
 import numpy as np
@@ -15,6 +15,9 @@ from daba.backends.gpu.graphs import Graphs
 from daba.backends.gpu.launches import Launches
 from daba.backends.gpu.precision import precision_of
 from daba.backends.gpu.setting_up import TorchArrays
+from daba.backends.gpu.tensors import Tensor
+from daba.backends.gpu.tied_launches import TiedLaunches
+from daba.backends.gpu.ties import Ties
 from daba.backends.operations import Base, Block, Operations, Phase, Row, Status
 from daba.core.options import Options
 from daba.core.types import Floats, State
@@ -35,6 +38,8 @@ class GpuOperations(Operations):
     """The devices of one process on one GPU. A phase is a graph."""
 
     linear_solver = "pcg"
+    concludes = True
+    """Whether a step that is found is all there is to it, before E^α⁺ and restarts."""
 
     def __init__(
         self,
@@ -42,12 +47,19 @@ class GpuOperations(Operations):
         options: Options,
         exchange: Exchange,
         device: torch.device | str = "cuda",
+        ties: Callable[[Arrays], Ties] | None = None,
     ) -> None:
+        """`ties` makes the constraints of what is on the GPU, if there are any."""
         self.options, self.device = options, torch.device(device)
         precision = precision_of(options.precision, shard.extent.observations)
         self.tolerance = 1e-4 if precision.points == torch.float32 else 1e-9
         self.arrays = Arrays(shard, options, precision, self.device)
-        self.launches = Launches(self.arrays, options)
+        self.ties = ties and ties(self.arrays)
+        self.launches = (
+            Launches(self.arrays, options)
+            if self.ties is None
+            else TiedLaunches(self.arrays, options, self.ties)
+        )
         self.graphs = Graphs(self.device)
         self.ghosts = Ghosts(exchange, self.arrays)
         on_gpu = self.device.type == "cuda"
@@ -94,13 +106,15 @@ class GpuOperations(Operations):
             self.damp(base)
             self.gradients(2)
             self.move(base)
-            self.judge(base)
+            self.weigh(base)
         self.settle()
         if rounds and a.accelerated:
             self.slack()
         for n, block in enumerate(rounds):
             self.refine(block, again=block in rounds[:n])
         self.finish()
+        self.launches.add_priors(a.x, Row.SUM_KNOWN)
+        self.launches.collect(a.rhs, int(Row.ALWAYS))
 
     # Running
 
@@ -140,6 +154,7 @@ class GpuOperations(Operations):
         if a.surrogate:
             launches.rebase(a.x, a.at_x, guarded=False, gap=False)
         launches.add_up(self.place_jobs)
+        launches.add_priors(a.x, Row.SUM_INTRA_C)
         table, split = self.read().copy(), self.options.split
         for row, sum_row in (
             (Row.INTRA, Row.SUM_INTRA_C), (Row.INTRA_SQUARE, Row.SUM_INTRA_SQUARE_C),
@@ -168,17 +183,32 @@ class GpuOperations(Operations):
         return a.download(a.last), a.camera_s.cpu().numpy()
 
     def prior_objective(self) -> Floats:
-        """Nothing: problems with priors are for the CPU."""
-        return np.zeros(self.arrays.S)
+        if self.ties is None or not self.ties.known:
+            return np.zeros(self.arrays.S)
+        table = self.arrays.table
+        table[Row.SUM_KNOWN] = 0.0
+        self.launches.add_priors(self.arrays.x, Row.SUM_KNOWN)
+        return np.asarray(table[Row.SUM_KNOWN].cpu().numpy())
 
     def gradient_norm(self) -> float:
         """The surrogate's gradient is F's at its base (Prop. 1)."""
         a = self.arrays
         self.linearize()
         self.assemble(Base.X)
-        by_camera = a.system.view(-1, 16, 16)[:, :9, 9].abs().max()
+        by_camera = a.system.view(-1, 16, 16)[:, :9, 9]
         g = a.g - 2.0 * a.at_x.points[:, 1:].T if a.surrogate else a.g
-        return max(float(by_camera), float(g.abs().max()))
+        if self.ties is not None:
+            by_camera = self.along_steps(by_camera)
+            g = g * (self.ties.held[: a.P] == 0)
+        return max(float(by_camera.abs().max()), float(g.abs().max()))
+
+    def along_steps(self, gradient: Tensor) -> Tensor:
+        """Of cameras, along what they move by: d once for those that share it on a device."""
+        assert self.ties is not None
+        rows = torch.zeros_like(self.arrays.rhs)
+        rows[:, :9] = gradient
+        self.launches.collect(rows, int(Row.ALWAYS))
+        return rows * (self.ties.still == 0)
 
     # Nesterov's acceleration and majorization
 
@@ -218,13 +248,13 @@ class GpuOperations(Operations):
 
     def solve(self) -> None:
         self.more = MORE
-        self._iterate(self.expected)
+        self.iterate_gradients(self.expected)
 
     def solve_on(self) -> None:
-        self._iterate(self.more)
+        self.iterate_gradients(self.more)
         self.more *= 2
 
-    def _iterate(self, count: int) -> None:
+    def iterate_gradients(self, count: int) -> None:
         """So many iterations of conjugate gradients; devices that have converged skip them."""
         for chunk in CHUNKS:
             for _ in range(count // chunk if chunk > 2 else -(-count // chunk)):
@@ -236,6 +266,7 @@ class GpuOperations(Operations):
         assert count % 2 == 0
         for k in range(count):
             self.launches.product(k % 2)
+            self.launches.collect(self.arrays.Sp, Row.RUN + k % 2)
             self.launches.update(k % 2)
             self.launches.direction(first=False, parity=k % 2)
 
@@ -243,13 +274,18 @@ class GpuOperations(Operations):
         self.launches.move(*self.surrogate(base))
 
     def judge(self, base: Base) -> None:
+        self.weigh(base)
+
+    def weigh(self, base: Base) -> None:
+        """What x⁺ is worth, and what follows from it."""
         a, launches = self.arrays, self.launches
         launches.objective(a.new, Row.TRYING)
         if a.surrogate:
             second = self.surrogate(Base.X) if base is Base.BAR else None
             launches.evaluate(a.new, self.surrogate(base), second, Row.TRYING)
         launches.add_up(self.step_jobs)
-        launches.judge(here=base is Base.X)
+        launches.add_priors(a.new, Row.SUM_INTRA_C)
+        launches.judge(base is Base.X, self.concludes)
 
     # The end of an iteration
 
@@ -272,6 +308,8 @@ class GpuOperations(Operations):
         if a.surrogate:
             launches.rebase(a.new, a.at_x, guarded=True, gap=a.accelerated and not a.refined)
         launches.add_up(self.finish_jobs)
+        if a.refined:
+            launches.add_priors(a.new, Row.SUM_INTRA_C)
         launches.finish()
         if a.accelerated and self.options.resets:
             launches.reset_momentum()

@@ -17,6 +17,7 @@ class Masks:
     `fixed` are the parameters that take no part in a device's step: those that a user has fixed,
     and d of cameras that share it with cameras of another device, which is moved by all of them
     together (`shared_step.py`). In a sweep each camera moves alone, so there every shared d stays.
+    Where every d is fixed nobody has to ask who shares it.
     """
 
     def __init__(self, shard: Shard, comm: Communicator) -> None:
@@ -28,14 +29,15 @@ class Masks:
         free = np.ones((C, 9), bool) if given.free_cameras is None else given.free_cameras
         self.fixed = ~free
         alone = free
-        if given.shared is not None:
+        shared = comm.any(given.shared is not None and bool(free[:, 6:].any()))
+        if given.shared is not None and shared:
             self.groups = find_groups(shard, given.shared, comm)
             representative = self.groups.representative
             self.fixed[self.groups.part >= 0, 6:] = True
             alone = free & ~np.outer(self.groups.shares, np.arange(9) >= 6)
         self.free = free
         self.shared = SharedGroups(self.fixed, representative)
-        self.shares = None if given.shared is None else representative != np.arange(C)
+        self.shares = None if self.groups is None else representative != np.arange(C)
         """Cameras that share d with others of their device."""
         if self.shares is not None:
             self.shares[representative[self.shares]] = True

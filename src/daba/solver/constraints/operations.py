@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
-
 from daba.backends.cpu.kernels import refine
 from daba.backends.cpu.operations import CpuOperations
 from daba.backends.operations import Base, Row
@@ -14,6 +12,7 @@ from daba.core.types import Bools, Floats, State
 from daba.distributed.comm.base import Blocks, Communicator, Exchange
 from daba.distributed.shard import Shard
 from daba.solver.constraints.equations import ConstrainedEquations
+from daba.solver.constraints.following import CpuFollowers
 from daba.solver.constraints.joint_step import JointStep
 from daba.solver.constraints.masks import Masks
 from daba.solver.constraints.shared_step import SharedStep
@@ -67,7 +66,8 @@ class SharingOperations(ConstrainedOperations):
     ) -> None:
         super().__init__(shard, options, exchange, equations)
         self.shared_step = shared_step
-        self.joint_step = JointStep(equations, shared_step)
+        followers = CpuFollowers(self, equations)
+        self.joint_step = JointStep(shard, shared_step, followers)
 
     def gradient_norm(self) -> float:
         return max(super().gradient_norm(), self.shared_step.gradient_norm(self.x))
@@ -89,14 +89,7 @@ class SharingOperations(ConstrainedOperations):
 
     def take_joint_step(self, base: Base, active: Bools) -> Floats:
         """Move x⁺ on the active devices; returns the change of E^α."""
-        t = self.table
-        values = np.column_stack([t[Row.NEW], t[Row.NEW_SQUARE]])
-        step = self.joint_step.take(
-            self.new, values, self.surrogates[base], active, int(t[Row.TURN, 0])
-        )
-        t[Row.NEW], t[Row.NEW_SQUARE] = values.T
-        t[Row.MOVED] = np.maximum(t[Row.MOVED], step.moved)
-        return step.change
+        return self.joint_step.take(base, active, int(self.table[Row.TURN, 0]))
 
     def exchange(self, blocks: Blocks, final: bool) -> None:
         """Nothing is begun meanwhile: cameras will move once more."""

@@ -7,11 +7,12 @@ exchange the sum, and each takes the same step to the minimum. So F never rises.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from daba.backends.cpu.kernels import sharing as kernels
 from daba.core.losses import Loss
-from daba.core.types import Bools, Floats, State
+from daba.core.types import Bools, Floats
 from daba.distributed.shard import Shard
 from daba.solver.constraints.groups import Parts
 from daba.solver.constraints.masks import Masks
@@ -22,7 +23,8 @@ DAMPING = 1e-10
 
 
 class SharedStep:
-    """The groups of this process's cameras that live on several devices."""
+    """The groups of this process's cameras that live on several devices. Estimates x are those of
+    the backend."""
 
     def __init__(self, shard: Shard, masks: Masks, parts: Parts, loss: Loss) -> None:
         assert masks.groups is not None
@@ -34,17 +36,33 @@ class SharedStep:
         self.free[self.part] = masks.free[self.chosen, 6:]
         self.rows = np.zeros((len(self.chosen), 10))
 
-    def move(self, x: State) -> Floats:
+    def intrinsics(self, x: Any) -> Floats:
+        """d of the cameras in x, (C, 3)."""
+        return np.asarray(x.cameras[:, 12:])
+
+    def put(self, x: Any, d: Floats) -> None:
+        """Give the cameras of all groups here another d."""
+        x.cameras[self.chosen, 12:] = d
+
+    def quadratics(self, x: Any) -> Floats:
+        """Matrix, gradient and value of each of these cameras, (n, 10)."""
+        from daba.backends.cpu.kernels import sharing as kernels  # a GPU has its own
+
+        kernels.intrinsics_systems(
+            self.shard.intra, self.shard.inter, x, self.chosen, self.loss, self.rows
+        )
+        return self.rows.copy()
+
+    def move(self, x: Any) -> Floats:
         """Take every d to its group's minimum; returns what that changes F by, charged to the first
         device of each group, (S,). The ghosts in x must be known, and are to be exchanged after."""
-        before, last = self._measure(x), x.cameras[self.chosen, 12:]
+        before, last = self._measure(x), self.intrinsics(x)[self.chosen]
         step = minimum(self.parts.sum(before[:, :9]), self.free)
-        x.cameras[self.chosen, 12:] += step[self.part]
+        self.put(x, last + step[self.part])
         change = self.parts.sum(self._measure(x)[:, 9:] - before[:, 9:])[:, 0]
         worse = change > 0.0  # by rounding, where there is nothing left to gain
         if worse.any():
-            undone = worse[self.part]
-            x.cameras[self.chosen[undone], 12:] = last[undone]
+            self.put(x, np.where(worse[self.part, None], last, last + step[self.part]))
         charged = np.where(self.parts.charged & ~worse, change, 0.0)
         return np.asarray(np.bincount(self.parts.device, charged, self.shard.num_devices))
 
@@ -61,26 +79,23 @@ class SharedStep:
         """Whether any of the devices that groups connect has its flag set, (S,)."""
         return flags | (self.sum_clusters(flags.astype(float))[0] > 0.0)
 
-    def gradient_norm(self, x: State) -> float:
+    def gradient_norm(self, x: Any) -> float:
         """Largest entry of the gradient of F along the d of all groups here."""
         g = self.parts.sum(self._measure(x)[:, :9])[:, 6:]
         return float(np.abs(np.where(self.free, g, 0.0)).max(initial=0.0))
 
-    def _measure(self, x: State) -> Floats:
+    def _measure(self, x: Any) -> Floats:
         """Matrix, gradient and value of each part of a group here."""
-        kernels.intrinsics_systems(
-            self.shard.intra, self.shard.inter, x, self.chosen, self.loss, self.rows
-        )
-        rows = self.rows.copy()
+        rows = self.quadratics(x)
         if self.masks.priors is not None:
             self._add_priors(x, rows)
         columns = [np.bincount(self.part, column, self.parts.count) for column in rows.T]
         return np.stack(columns, axis=1)
 
-    def _add_priors(self, x: State, rows: Floats) -> None:
+    def _add_priors(self, x: Any, rows: Floats) -> None:
         assert self.masks.priors is not None
         targets = self.masks.priors.intrinsics.targets
-        value, slope, pull = targets.measure(x.cameras[:, 12:])
+        value, slope, pull = targets.measure(self.intrinsics(x))
         found = np.flatnonzero(np.isin(targets.index, self.chosen))
         at = np.searchsorted(self.chosen, targets.index[found])
         rows[at, :6] += slope[found, None] * targets.information[found][:, *UPPER]

@@ -76,11 +76,12 @@ def start(table, S, THETA: tl.constexpr, SP: tl.constexpr):
 
 @jit
 def judge(
-    table, S, ACCELERATED: tl.constexpr, HERE: tl.constexpr, GAIN: tl.constexpr,
-    TRIES: tl.constexpr, EPSILON: tl.constexpr, SP: tl.constexpr,
+    table, S, CONCLUDES: tl.constexpr, ACCELERATED: tl.constexpr, HERE: tl.constexpr,
+    GAIN: tl.constexpr, TRIES: tl.constexpr, EPSILON: tl.constexpr, SP: tl.constexpr,
 ):  # fmt: skip
     """After an attempt: accept where E^α has fallen enough, adapt the radius, try again or not;
-    when no device tries any more, E^α⁺ and restarts. HERE: the surrogate stands at x, not at x̄."""
+    when no device tries any more, E^α⁺ and restarts, unless CONCLUDES is false. HERE: the surrogate
+    stands at x, not at x̄."""
     d = tl.arange(0, SP)
     there = d < S
     if tl.sum(take(table, S, row.RUN, d), axis=0) > 0.0:
@@ -133,7 +134,7 @@ def judge(
     shrink = tl.where(gently, decisions.FIRST_SHRINK, shrink)
     status = tl.where(again > 0, row.RETRY, row.DONE)
     e = new
-    if ACCELERATED:
+    if ACCELERATED and CONCLUDES:
         intra = take(table, S, row.INTRA, d)
         e = decisions.bound(new + new_x, take(table, S, row.F, d), intra + at_x)
         if not HERE:
@@ -168,10 +169,12 @@ def judge(
 
 @jit
 def finish(
-    table, S, ACCELERATED: tl.constexpr, REFINED: tl.constexpr, THETA: tl.constexpr,
-    XI: tl.constexpr, GROWTH: tl.constexpr, LIMITED: tl.constexpr, SP: tl.constexpr,
+    table, S, ACCELERATED: tl.constexpr, REFINED: tl.constexpr, SHARED: tl.constexpr,
+    THETA: tl.constexpr, XI: tl.constexpr, GROWTH: tl.constexpr, LIMITED: tl.constexpr,
+    SP: tl.constexpr,
 ):  # fmt: skip
-    """Close the iteration: F^α = E^α + ΔE^α, the limit of the radius, and F̄^α."""
+    """Close the iteration: F^α = E^α + ΔE^α, the limit of the radius, and F̄^α. SHARED: intrinsics
+    that devices share have moved at the end, which has changed F."""
     if tl.load(table + S * row.STATUS) != row.DONE:
         return
     d = tl.arange(0, SP)
@@ -179,9 +182,12 @@ def finish(
     intra = take(table, S, row.NEW, d)
     intra_square = take(table, S, row.NEW_SQUARE, d)
     change = -0.5 * XI * take(table, S, row.NEW_MOVE, d)
-    if REFINED:
+    if REFINED or SHARED:
         intra = take(table, S, row.SUM_INTRA_C, d)
         intra_square = take(table, S, row.SUM_INTRA_SQUARE_C, d)
+    if SHARED:
+        change += take(table, S, row.CHANGE, d)
+    if REFINED:
         change += take(table, S, row.SUM_SLACK_L, d)
         change += take(table, S, row.SUM_REFINED_L, d) + take(table, S, row.SUM_REFINED_C, d)
     else:

@@ -9,7 +9,7 @@ import triton.language as tl
 from daba.backends.gpu.kernels import decisions, row
 from daba.backends.gpu.kernels.exact import double
 from daba.backends.gpu.kernels.jit import jit
-from daba.backends.gpu.kernels.schur import damped, slot_of
+from daba.backends.gpu.kernels.schur import diagonal_block, slot_of
 
 
 @jit
@@ -35,24 +35,32 @@ def inverse(A, TINY: tl.constexpr):
 
 @jit
 def precondition(
-    owner, system, tiles, M_inv, rhs, r, x, z, partial, table, S, TINY: tl.constexpr,
+    owner, system, tiles, blocks, still, shares, M_inv, rhs, r, x, z, partial, table, S,
+    TIED: tl.constexpr, TINY: tl.constexpr,
 ):  # fmt: skip
     """Begin: the inverse of S's diagonal block of each camera, rhs = −g_c + W z, x = 0, r = rhs,
-    z = M⁻¹ r, and by camera r·z."""
+    z = M⁻¹ r, and by camera r·z. TIED: there are constraints, and both come from `blocks`; what is
+    `still` is cut out, and d of cameras that share it is told apart from poses."""
     i = tl.program_id(0)
     device = tl.load(owner + i)
     if tl.load(table + S * row.TRYING + device) == 0.0:
         return
     a = tl.arange(0, 16)
     cell = a[:, None] * 16 + a[None, :]
-    inside = (a[:, None] < 9) & (a[None, :] < 9)
-    U = damped(system, i, 1.0 / tl.load(table + S * row.RADIUS + device))
-    E = tl.load(tiles + i * 256 + cell, mask=inside, other=0.0).to(tl.float64)
-    E = 0.5 * (E + tl.trans(E))
-    inv = inverse(U - E, TINY)
+    if TIED:
+        M = tl.load(blocks + i * 256 + cell)
+        b = tl.sum(tl.where(a[None, :] == 9, M, 0.0), axis=1)
+        M = tl.where((a[:, None] < 9) & (a[None, :] < 9), M, 0.0)
+        apart = (a[:, None] >= 6) ^ (a[None, :] >= 6)
+        M = tl.where(apart & (tl.load(shares + i) != 0), 0.0, M)
+        stays = tl.load(still + i * 16 + a) != 0
+        M = tl.where(stays[:, None] | stays[None, :], 0.0, M)
+        M = tl.where(stays[:, None] & (a[:, None] == a[None, :]), 1.0, M)
+        b = tl.where(stays, 0.0, b)
+    else:
+        M, b = diagonal_block(system, tiles, i, 1.0 / tl.load(table + S * row.RADIUS + device))
+    inv = inverse(M, TINY)
     tl.store(M_inv + i * 256 + cell, inv)
-    g = tl.load(system + i * 256 + a * 16 + 9, mask=a < 9, other=0.0)
-    b = tl.load(tiles + i * 256 + a * 16 + 9, mask=a < 9, other=0.0).to(tl.float64) - g
     s = tl.sum(inv * b[None, :], axis=1)
     tl.store(rhs + i * 16 + a, b)
     tl.store(r + i * 16 + a, b)
@@ -73,10 +81,11 @@ def total(partial, first, last):
 
 @jit
 def update(
-    blocks, device_cameras, record_c, M_inv, Sp, rhs, r, x, z, dots, partial, N, table, S,
-    PARITY: tl.constexpr, STRIDE: tl.constexpr, NB: tl.constexpr,
+    blocks, device_cameras, record_c, M_inv, Sp, still, rhs, r, x, z, dots, partial, N, table, S,
+    TIED: tl.constexpr, PARITY: tl.constexpr, STRIDE: tl.constexpr, NB: tl.constexpr,
 ):  # fmt: skip
-    """x += α p, r −= α Sp, z = M⁻¹ r; by block −½ x·(rhs + r) and r·z, rows of (2, N)."""
+    """x += α p, r −= α Sp, z = M⁻¹ r; by block −½ x·(rhs + r) and r·z, rows of (2, N). TIED: there
+    are constraints, and what is `still` has no entry in r."""
     n = tl.program_id(0)
     first = tl.load(blocks + 3 * n)
     last = tl.load(blocks + 3 * n + 1)
@@ -96,7 +105,10 @@ def update(
     p = tl.load(record_c + i[:, None] * STRIDE + slot_of(a)[None, :], mask=mask, other=0.0)
     xs = tl.load(x + at, mask=mask, other=0.0).to(tl.float64) + alpha * p
     rs = tl.load(r + at, mask=mask, other=0.0).to(tl.float64)
-    rs -= alpha * tl.load(Sp + at, mask=mask, other=0.0)
+    changes = mask
+    if TIED:
+        changes = mask & (tl.load(still + at, mask=mask, other=1) == 0)
+    rs -= alpha * tl.load(Sp + at, mask=changes, other=0.0)
     b = tl.load(rhs + at, mask=mask, other=0.0).to(tl.float64)
     tl.store(x + at, xs, mask=mask)
     tl.store(r + at, rs, mask=mask)
@@ -114,12 +126,13 @@ def update(
 
 @jit
 def direction(
-    blocks, device_blocks, device_cameras, record_c, z, dots, partial, N, table, S,
-    FIRST: tl.constexpr, PARITY: tl.constexpr, FORCING: tl.constexpr, RESIDUAL: tl.constexpr,
-    MOST: tl.constexpr, STRIDE: tl.constexpr, NB: tl.constexpr,
+    blocks, device_blocks, device_cameras, record_c, z, representative, dots, partial, N, table, S,
+    TIED: tl.constexpr, FIRST: tl.constexpr, PARITY: tl.constexpr, FORCING: tl.constexpr,
+    RESIDUAL: tl.constexpr, MOST: tl.constexpr, STRIDE: tl.constexpr, NB: tl.constexpr,
 ):  # fmt: skip
     """p = z + β p, and whether a device goes on: it stops when its model stalls or its residual has
-    fallen (`core/decisions.py`). FIRST: p = z."""
+    fallen (`core/decisions.py`). FIRST: p = z. TIED: there are constraints, and cameras that share
+    d have that of their representative."""
     n = tl.program_id(0)
     first = tl.load(blocks + 3 * n)
     last = tl.load(blocks + 3 * n + 1)
@@ -170,7 +183,11 @@ def direction(
     a = tl.arange(0, 16)
     mask = (i < last)[:, None] & (a < 9)[None, :]
     at = record_c + i[:, None] * STRIDE + slot_of(a)[None, :]
-    p = tl.load(z + i[:, None] * 16 + a[None, :], mask=mask, other=0.0)
+    at_z = i[:, None] * 16 + a[None, :]
+    if TIED:
+        leader = tl.load(representative + i, mask=i < last, other=0)
+        at_z = tl.where(a[None, :] >= 6, leader[:, None] * 16 + a[None, :], at_z)
+    p = tl.load(z + at_z, mask=mask, other=0.0)
     if not FIRST:
         p = p + beta * tl.load(at, mask=mask, other=0.0)
     tl.store(at, p, mask=mask)

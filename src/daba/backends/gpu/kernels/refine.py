@@ -9,18 +9,16 @@ from daba.backends.gpu.kernels import decisions, formulas, row
 from daba.backends.gpu.kernels.blocks import joined9, nothing9, sum9
 from daba.backends.gpu.kernels.exact import penalty
 from daba.backends.gpu.kernels.jit import jit
+from daba.backends.gpu.kernels.known import prior_of, prior_term
 from daba.backends.gpu.kernels.pcg import inverse
 from daba.backends.gpu.kernels.rows import camera_rows, observe, one_camera, record, row16, spots
 from daba.backends.gpu.kernels.slices import head, joined, member, smallest
-from daba.backends.gpu.kernels.step import pick, place_camera, row_of
+from daba.backends.gpu.kernels.step import pick, place_camera, row_of, turned
 
 normal_basis = formulas.normal_basis
 derivative_row = formulas.derivative_row
 inverse_symmetric3 = formulas.inverse_symmetric3
 point_block = formulas.point_block
-exponential = formulas.exponential
-multiply3 = formulas.multiply3
-polar_step = formulas.polar_step
 DAMPING = decisions.REFINE_DAMPING
 GROWTH = decisions.REFINE_GROWTH
 TRIES = decisions.REFINE_TRIES
@@ -44,10 +42,12 @@ def point_terms(
 
 @jit
 def refine_points(
-    records, heads, members, cameras, points, table, S, partial, AGAIN: tl.constexpr,
+    records, heads, members, cameras, points, held, known_rows, known, table, S, partial,
+    TIED: tl.constexpr, KNOWN_KIND: tl.constexpr, KNOWN_RADIUS: tl.constexpr, AGAIN: tl.constexpr,
     KIND: tl.constexpr, RADIUS: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """Move each point of the boundary to lower Σ F_ij; by slice the change of F."""
+    """Move each point of the boundary to lower Σ F_ij; by slice the change of F. TIED: there are
+    constraints; points may be held, and have priors."""
     n = tl.program_id(0)
     if tl.load(table + S * row.STATUS) != row.DONE:
         return
@@ -70,6 +70,16 @@ def refine_points(
         sums = sum9(sums, point_block(w, lam, dx, dy, dz, ex, ey, ez))
     v0, v1, v2, v3, v4, v5, g0, g1, g2 = joined9(shared, sums)
     before = joined(shared, before)
+    waiting = tl.full([B], 1, tl.int32)
+    if TIED:
+        waiting = 1 - tl.load(held + j)
+        term, A, g = prior_of(known_rows, known, j, l[0], l[1], l[2], KNOWN_KIND, KNOWN_RADIUS)
+        before += term
+        v0, v1, v2, v3, v4, v5, g0, g1, g2 = sum9(
+            (v0, v1, v2, v3, v4, v5, g0, g1, g2),
+            (A[0].to(T), A[1].to(T), A[2].to(T), A[3].to(T), A[4].to(T), A[5].to(T), g[0].to(T),
+             g[1].to(T), g[2].to(T)),
+        )  # fmt: skip
     bound = tl.sqrt(smallest(shared, near)) * decisions.STEP_BOUND
     floor = decisions.REFINE_FLOOR * tl.maximum(v0, tl.maximum(v3, v5))
     mu = tl.sum(o, axis=0) + DAMPING
@@ -77,7 +87,6 @@ def refine_points(
     bx = l[0]
     by = l[1]
     bz = l[2]
-    waiting = tl.full([B], 1, tl.int32)
     for _ in range(TRIES):
         if tl.sum(waiting, axis=0) > 0:
             i0, i1, i2, i3, i4, i5 = inverse_symmetric3(
@@ -96,6 +105,8 @@ def refine_points(
                 records, start, width, lane, cameras, (nx, ny, nz), KIND, RADIUS, T, B
             )
             after = joined(shared, after)
+            if TIED:
+                after += prior_term(known_rows, known, j, nx, ny, nz, KNOWN_KIND, KNOWN_RADIUS)
             good = (waiting > 0) & (after < before)
             change = tl.where(good, after - before, change)
             bx = tl.where(good, nx, bx)
@@ -131,11 +142,42 @@ def camera_terms(
 
 
 @jit
+def camera_priors(
+    c, i, position_rows, positions, intrinsics_rows, intrinsics,
+    P_KIND: tl.constexpr, P_RADIUS: tl.constexpr, D_KIND: tl.constexpr, D_RADIUS: tl.constexpr,
+):  # fmt: skip
+    """What a camera's priors add to its system, as a tile (16, 16) with the gradient in column
+    9."""
+    a = tl.arange(0, 16)
+    _, A, g = prior_of(position_rows, positions, i, c[9], c[10], c[11], P_KIND, P_RADIUS)
+    _, D, h = prior_of(intrinsics_rows, intrinsics, i, c[12], c[13], c[14], D_KIND, D_RADIUS)
+    return corner(A, g, a, 3) + corner(D, h, a, 6)
+
+
+@jit
+def corner(A, g, a, at: tl.constexpr):
+    """A symmetric 3×3 matrix at (at, at) of a tile, and a vector beside it in column 9."""
+    x = a[:, None] - at
+    y = a[None, :] - at
+    low = tl.minimum(x, y)
+    high = tl.maximum(x, y)
+    out = tl.where((low == 0) & (high == 0), A[0], 0.0)
+    out += tl.where((low == 0) & (high == 1), A[1], tl.where((low == 0) & (high == 2), A[2], 0.0))
+    out += tl.where((low == 1) & (high == 1), A[3], tl.where((low == 1) & (high == 2), A[4], 0.0))
+    out += tl.where((low == 2) & (high == 2), A[5], 0.0)
+    beside = tl.where(x == 0, g[0], tl.where(x == 1, g[1], tl.where(x == 2, g[2], 0.0)))
+    return out + tl.where(a[None, :] == 9, beside, 0.0)
+
+
+@jit
 def refine_cameras(
-    records, begins, cameras, points, table, S, partial,
+    records, begins, cameras, points, alone, position_rows, positions, intrinsics_rows, intrinsics,
+    table, S, partial, TIED: tl.constexpr, P_KIND: tl.constexpr, P_RADIUS: tl.constexpr,
+    D_KIND: tl.constexpr, D_RADIUS: tl.constexpr,
     KIND: tl.constexpr, RADIUS: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """Move each camera of the boundary to lower its Σ F_ij, points held; by camera the change."""
+    """Move each camera of the boundary to lower its Σ F_ij, points held; by camera the change.
+    TIED: there are constraints; only what it has `alone` moves, and there are priors."""
     i = tl.program_id(0)
     if tl.load(table + S * row.STATUS) != row.DONE:
         return
@@ -167,11 +209,22 @@ def refine_cameras(
     start = tl.sum(before, axis=0)
     a = tl.arange(0, 16)
     tile = tile.to(tl.float64)
+    old = row_of(cameras, i)
+    if TIED:
+        start += prior_term(position_rows, positions, i, old[9], old[10], old[11], P_KIND, P_RADIUS)
+        start += prior_term(
+            intrinsics_rows, intrinsics, i, old[12], old[13], old[14], D_KIND, D_RADIUS
+        )
+        more = camera_priors(
+            old, i, position_rows, positions, intrinsics_rows, intrinsics, P_KIND, P_RADIUS,
+            D_KIND, D_RADIUS,
+        )  # fmt: skip
+        moves = tl.load(alone + i * 16 + a) != 0
+        tile = tl.where(moves[:, None] & (moves[None, :] | (a[None, :] == 9)), tile + more, 0.0)
     g = tl.sum(tl.where(a[None, :] == 9, tile, 0.0), axis=1)
     g = tl.where(a < 9, g, 0.0)
     U = tl.where((a[:, None] < 9) & (a[None, :] < 9), tile, 0.0)
     on = (a[:, None] == a[None, :]) & (a[:, None] < 9)
-    old = row_of(cameras, i)
     mu = start * 0.0 + DAMPING
     change = start * 0.0
     waiting = start == start
@@ -183,8 +236,7 @@ def refine_cameras(
                 pick(x, a, 0), pick(x, a, 1), pick(x, a, 2), pick(x, a, 3), pick(x, a, 4),
                 pick(x, a, 5), pick(x, a, 6), pick(x, a, 7), pick(x, a, 8),
             )  # fmt: skip
-            R = multiply3(exponential(s9[0], s9[1], s9[2]), old)
-            R = polar_step(polar_step(R))
+            R = turned(old, s9)
             new = (
                 R[0].to(T), R[1].to(T), R[2].to(T), R[3].to(T), R[4].to(T), R[5].to(T),
                 R[6].to(T), R[7].to(T), R[8].to(T), 0.0, 0.0, 0.0,
@@ -192,6 +244,14 @@ def refine_cameras(
             )  # fmt: skip
             t_new = (old[9] + s9[3], old[10] + s9[4], old[11] + s9[5])
             after = camera_terms(records, first, last, new, t_new, points, KIND, RADIUS, T, B)
+            if TIED:
+                after += prior_term(
+                    position_rows, positions, i, t_new[0], t_new[1], t_new[2], P_KIND, P_RADIUS
+                )
+                after += prior_term(
+                    intrinsics_rows, intrinsics, i, old[12] + s9[6], old[13] + s9[7],
+                    old[14] + s9[8], D_KIND, D_RADIUS,
+                )  # fmt: skip
             if after < start:
                 change = after - start
                 place_camera(old, s9, cameras, i)

@@ -82,10 +82,12 @@ def point_system(V, g, points, base, moments, j, P, SURROGATE: tl.constexpr, XI:
 
 @jit
 def damp_points(
-    heads, members, V, g, points, base, moments, centroid, v_inv, record_l, table, S, P,
-    SURROGATE: tl.constexpr, XI: tl.constexpr, LEAST: tl.constexpr, B: tl.constexpr,
+    heads, members, V, g, points, base, moments, centroid, v_inv, record_l, held, table, S, P,
+    TIED: tl.constexpr, SURROGATE: tl.constexpr, XI: tl.constexpr, LEAST: tl.constexpr,
+    B: tl.constexpr,
 ):  # fmt: skip
-    """V'⁻¹ of each point, rows of (P, 8); and its record, with z = V'⁻¹ g_l for y."""
+    """V'⁻¹ of each point, rows of (P, 8); and its record, with z = V'⁻¹ g_l for y. TIED: there are
+    constraints, and points that are held are not eliminated."""
     n = tl.program_id(0)
     _, _, device, _ = head(heads, n)
     if tl.load(table + S * row.TRYING + device) == 0.0:
@@ -94,6 +96,9 @@ def damp_points(
     v, g3 = point_system(V, g, points, base, moments, j, P, SURROGATE, XI)
     W: tl.constexpr = record_l.dtype.element_ty
     i0, i1, i2, i3, i4, i5 = damped_inverse(v, tl.load(table + S * row.RADIUS + device), LEAST)
+    if TIED:
+        moves = tl.load(held + j) == 0
+        i0, i1, i2, i3, i4, i5 = where6(moves, i0, i1, i2, i3, i4, i5)
     o = tl.zeros([B], W)
     store_quad(v_inv, 8 * j, i0.to(W), i1.to(W), i2.to(W), i3.to(W), own)
     store_quad(v_inv, 8 * j + 4, i4.to(W), i5.to(W), o, o, own)
@@ -117,6 +122,14 @@ def damped_inverse(v, radius, LEAST: tl.constexpr):
         v[0] + mu * tl.maximum(v[0], DIAGONAL_FLOOR), v[1], v[2],
         v[3] + mu * tl.maximum(v[3], DIAGONAL_FLOOR), v[4],
         v[5] + mu * tl.maximum(v[5], DIAGONAL_FLOOR),
+    )  # fmt: skip
+
+
+@jit
+def where6(moves, i0, i1, i2, i3, i4, i5):
+    return (
+        tl.where(moves, i0, 0.0), tl.where(moves, i1, 0.0), tl.where(moves, i2, 0.0),
+        tl.where(moves, i3, 0.0), tl.where(moves, i4, 0.0), tl.where(moves, i5, 0.0),
     )  # fmt: skip
 
 
@@ -232,6 +245,19 @@ def damped(system, i, mu):
     U = tl.load(system + i * 256 + a[:, None] * 16 + a[None, :], mask=inside, other=0.0)
     on = inside & (a[:, None] == a[None, :])
     return tl.where(on, U + mu * tl.maximum(U, DIAGONAL_FLOOR), U)
+
+
+@jit
+def diagonal_block(system, tiles, i, mu):
+    """S's diagonal block of a camera, and rhs = −g_c + W z."""
+    a = tl.arange(0, 16)
+    cell = a[:, None] * 16 + a[None, :]
+    inside = (a[:, None] < 9) & (a[None, :] < 9)
+    E = tl.load(tiles + i * 256 + cell, mask=inside, other=0.0).to(tl.float64)
+    E = 0.5 * (E + tl.trans(E))
+    g = tl.load(system + i * 256 + a * 16 + 9, mask=a < 9, other=0.0)
+    b = tl.load(tiles + i * 256 + a * 16 + 9, mask=a < 9, other=0.0).to(tl.float64) - g
+    return damped(system, i, mu) - E, b
 
 
 @jit

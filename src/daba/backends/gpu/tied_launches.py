@@ -1,0 +1,108 @@
+"""The kernels of an iteration under constraints: what they are handed, and those that are added."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from daba.backends.gpu.arrays import Arrays, Estimate, Moments
+from daba.backends.gpu.kernels import known, sharing
+from daba.backends.gpu.launches import Launches, blocks_of
+from daba.backends.gpu.tensors import Tensor
+from daba.backends.gpu.ties import Known, Ties
+from daba.backends.operations import Row
+from daba.core.options import Options
+
+MEMBERS = 32
+"""Cameras of a group, or priors, that one program looks at side by side."""
+
+
+class TiedLaunches(Launches):
+    """What is fixed, shared or known beforehand is in `ties`."""
+
+    def __init__(self, arrays: Arrays, options: Options, ties: Ties) -> None:
+        super().__init__(arrays, options)
+        self.ties = ties
+
+    def tied(self, *names: str) -> dict[str, Any]:
+        return {"TIED": True} | {name: getattr(self.ties, name) for name in names}
+
+    def known_of_cameras(self) -> dict[str, Any]:
+        t, d = self.ties.positions, self.ties.intrinsics
+        return self.tied("alone") | {
+            "position_rows": t.rows, "positions": t.table, "P_KIND": t.kind, "P_RADIUS": t.radius,
+            "intrinsics_rows": d.rows, "intrinsics": d.table, "D_KIND": d.kind,
+            "D_RADIUS": d.radius,
+        }  # fmt: skip
+
+    def known_of_points(self) -> dict[str, Any]:
+        l = self.ties.points
+        names = {"known_rows": l.rows, "known": l.table}
+        return self.tied("held") | names | {"KNOWN_KIND": l.kind, "KNOWN_RADIUS": l.radius}
+
+    # Priors
+
+    def linearize(self, x: Estimate) -> None:
+        super().linearize(x)
+        a, ties = self.a, self.ties
+        for at, priors in ((9, ties.positions), (12, ties.intrinsics)):
+            if priors.count:
+                known.add_known_cameras[(blocks_of(priors.count, MEMBERS),)](
+                    priors.index, known=priors.table, cameras=x.cameras, U=a.U, count=priors.count,
+                    AT=at, B=MEMBERS, num_warps=1, **priors.loss,
+                )  # fmt: skip
+        if ties.points.count:
+            known.add_known_points[(blocks_of(ties.points.count, MEMBERS),)](
+                ties.points.index, known=ties.points.table, points=x.points, V=a.V, g=a.g, P=a.P,
+                count=ties.points.count, B=MEMBERS, num_warps=1, **ties.points.loss,
+            )  # fmt: skip
+
+    def add_priors(self, x: Estimate, row: Row) -> None:
+        kinds: tuple[tuple[Known, Tensor, int, int], ...] = (
+            (self.ties.positions, x.cameras, 16, 9),
+            (self.ties.intrinsics, x.cameras, 16, 12),
+            (self.ties.points, x.points, 4, 0),
+        )
+        for priors, values, stride, at in kinds:
+            if priors.count:
+                known.value_of_known[(self.a.S,)](
+                    priors.index, begins=priors.begins, known=priors.table, x=values, ROW=int(row),
+                    STRIDE=stride, AT=at, B=MEMBERS, num_warps=1, **priors.loss, **self.table,
+                )  # fmt: skip
+
+    # What is fixed
+
+    def assemble(self, base: Estimate, surrogate: Moments) -> None:
+        super().assemble(base, surrogate)
+        self.a.system.mul_(self.ties.inside)
+
+    # What is shared
+
+    def precondition(self) -> None:
+        a, ties = self.a, self.ties
+        sharing.diagonal_blocks[(a.C,)](
+            owner=a.owner_c, system=a.system, tiles=a.tiles, blocks=ties.blocks, raw=ties.raw,
+            num_warps=1, **self.table,
+        )  # fmt: skip
+        if ties.groups:
+            sharing.sum_blocks[(ties.groups,)](
+                ties.begins, members=ties.members, owner=a.owner_c, blocks=ties.blocks, B=MEMBERS,
+                num_warps=1, **self.table,
+            )  # fmt: skip
+        super().precondition()
+
+    def collect(self, v: Tensor, guard: int) -> None:
+        ties = self.ties
+        if ties.groups:
+            sharing.collect[(ties.groups,)](
+                ties.begins, members=ties.members, owner=self.a.owner_c, v=v, ROW=guard, B=MEMBERS,
+                num_warps=1, **self.table,
+            )  # fmt: skip
+
+    def intrinsics(self, x: Estimate, chosen: Tensor, out: Tensor) -> None:
+        """Add the quadratics in d of some cameras' observations to rows of `out`."""
+        a = self.a
+        for obs in (a.intra_c, a.inter_c) if len(chosen) else ():
+            sharing.intrinsics[(len(chosen),)](
+                **obs.arguments, chosen=chosen, **x.arguments(), out=out, T=self.terms,
+                **self.camera_lanes, **self.loss,
+            )  # fmt: skip
