@@ -26,7 +26,7 @@ class Method:
     @property
     def gpu(self) -> bool:
         """Whether it can run on a GPU."""
-        return bool(self.options) and self.options["method"] not in ("admm", "dr")
+        return bool(self.options)
 
 
 METHODS = {

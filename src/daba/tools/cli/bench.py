@@ -62,7 +62,7 @@ class BenchCommand:
     threads: Annotated[int | None, Arg("INT")] = None
     """Threads of every method; all by default."""
     backend: Backend = "cpu"
-    """gpu runs DABA, DUBA and lm on the GPU, and the others on the CPU. The report takes runs of
+    """gpu runs all of ours on the GPU, and Ceres and pycolmap on the CPU. The report takes runs of
     the other backend where the chosen ones are missing, and says so."""
     reference: Literal["paper", "best"] = "paper"
     """F_ref: paper, the lowest of Ceres (without it, of lm); best, the lowest of all runs."""
