@@ -31,10 +31,10 @@ def test_what_is_for_the_cpu_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(backend, "why_no_gpu", lambda: "")
-    options = daba.Options(method="daba", backend="auto", devices=2)
+    options = daba.Options(method="daba", backend="auto", devices=2, linear_solver="direct")
     chosen = backend.make_backend(options, Communicator(), constrained=True)
     assert isinstance(chosen, backend.Cpu)
-    assert "on the CPU: fixed parameters, shared" in capsys.readouterr().err
+    assert "on the CPU: its linear solver is pcg" in capsys.readouterr().err
 
 
 class SmallGpu:

@@ -204,7 +204,7 @@ def test_on_a_gpu(cases: list[Case], tmp_path: Path) -> None:
     sources = [cases[0].source]
     every = make_cases(sources, ["daba", "admm", "lm", "ceres"], (2,), ["trivial"], backend="gpu")
     kinds = {case.method: case.backend for case in every}
-    assert kinds == {"daba": "gpu", "admm": "cpu", "lm": "gpu", "ceres": "cpu", "footprint": "cpu"}
+    assert kinds == {"daba": "gpu", "admm": "gpu", "lm": "gpu", "ceres": "cpu", "footprint": "cpu"}
     assert every[0].options == {"method": "daba", "refine": "none", "backend": "gpu"}
     plain = dataclasses.replace(every[0], backend="cpu")
     assert plain.file != every[0].file
