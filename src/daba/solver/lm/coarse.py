@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from daba.core.decisions import DIAGONAL_FLOOR
-from daba.core.lm import CoarseBlocks
 from daba.core.types import Floats, Int32
 from daba.distributed.lm_shard import LmShard
-from daba.partition.ordering import pointers
 from daba.solver.lm.network import Columns, Network, ordered_sum
+from daba.solver.lm.pattern import BlockPattern
 
 DENSE = 2000
 """Coarse motions up to which E is factored as a dense matrix; a sparse one pays beyond: at 10,000,
@@ -29,26 +28,16 @@ SINGULAR = 1e-11
 """Added to the diagonal of the coarse matrix, scaled to one: it loses rank as damping vanishes."""
 
 
-class CoarseSpace:
-    """Blocks: clusters of frames, then groups of images with the same shared parameters. The coarse
-    vector has the motions of each cluster, then the shared parameters."""
+class CoarseSpace(BlockPattern):
+    """The coarse vector has the motions of each cluster, then the shared parameters."""
 
     def __init__(
         self, shard: LmShard, ops: Any, network: Network, cluster: Int32, clusters: int
     ) -> None:
         """`cluster` of each frame, ghosts included, of `clusters` over all devices; 0: only what is
         shared is in the space."""
-        self.shard, self.ops, self.network = shard, ops, network
-        self.comm, self.cluster, self.clusters = network.comm, cluster, clusters
-        s = shard
-        I = int(s.images.frame_ptr[-1])
-        self.image_frame = np.repeat(np.arange(s.num_frames), np.diff(s.images.frame_ptr))
-        self.image_block = clusters + s.images.group[:I]
-        self.frame_device = network.frame_device
-        self.image_device = self.frame_device[self.image_frame]
-        self.blocks_count = clusters + (len(s.images.index) if s.kind.columns else 0)
-        self._index()
-        self.resize(RIGID + s.kind.own if clusters else 0)
+        super().__init__(shard, ops, network, cluster, clusters)
+        self.resize(RIGID + shard.kind.own if clusters else 0)
 
     def resize(self, modes: int) -> None:
         """From now on each cluster has so many motions."""
@@ -71,84 +60,6 @@ class CoarseSpace:
         """Where coarse vectors of each device are not zero, …"""
         self.used_beside = Columns([np.append(0, 1 + u) for u in used], 1 + self.size)
         """… and with another number before them."""
-
-    def _index(self) -> None:
-        """Which blocks see each point, and the pairs of blocks of each device."""
-        s, obs, total = self.shard, self.shard.obs, self.blocks_count
-        last = int(obs.point_ptr[s.num_points])
-        point, keys = obs.point[:last].astype(np.int64), []
-        if self.clusters:
-            keys.append(point * total + self.cluster[obs.frame[:last]])
-        if s.kind.columns:
-            keys.append(point * total + self.clusters + s.images.group[obs.image[:last]])
-        entries, at = self.ops.unique(np.concatenate(keys))
-        at = at.reshape(len(keys), last).astype(np.int32)
-        owner, block = entries // total, entries % total
-        begins = s.point_tasks.ptr[s.point_tasks.device_ptr[:-1]]
-        device = np.searchsorted(begins, owner, side="right") - 1
-        ptr = pointers(owner, s.num_points)
-        pair_keys = [_pair_key(device, block, block, total)]
-        for apart in range(1, int(np.diff(ptr).max(initial=1))):
-            later = np.flatnonzero(owner[apart:] == owner[:-apart]) + apart
-            pair_keys.append(_pair_key(device[later], block[later], block[later - apart], total))
-        own = self.cluster[: s.num_frames]
-        if self.clusters:
-            pair_keys.append(_pair_key(self.frame_device, own, own, total))
-        if s.kind.columns:
-            of, image = self.image_block, self.image_device
-            pair_keys.append(_pair_key(image, of, of, total))
-            if self.clusters:
-                pair_keys.append(_pair_key(image, of, own[self.image_frame], total))
-        pairs = np.unique(np.concatenate(pair_keys))
-        self.pair_device, rest = pairs // total**2, pairs % total**2
-        self.pair_row, self.pair_col = rest // total, rest % total
-        self.pair_begin = np.searchsorted(self.pair_device, np.arange(s.devices + 1))
-        seen, local = np.unique(device * total + block, return_inverse=True)
-        seen_begin = np.searchsorted(seen // total, np.arange(s.devices + 1))
-        self.seen_block, self.seen_begin = seen % total, seen_begin
-        self.most_seen = int(np.diff(seen_begin).max(initial=1))
-        table = np.full((s.devices, self.most_seen, self.most_seen), -1, np.int32)
-        for d in range(s.devices):
-            mine = slice(self.pair_begin[d], self.pair_begin[d + 1])
-            place = np.full(total, -1, np.int64)
-            blocks = self.seen_block[seen_begin[d] : seen_begin[d + 1]]
-            place[blocks] = np.arange(len(blocks))
-            row, col = place[self.pair_row[mine]], place[self.pair_col[mine]]
-            known = np.flatnonzero((row >= 0) & (col >= 0))
-            table[d, row[known], col[known]] = known
-        self.most_pairs = int(np.diff(self.pair_begin).max(initial=1))
-        none = np.empty(0, np.int32)
-        self.blocks = CoarseBlocks(
-            ptr,
-            block.astype(np.int32),
-            (local.reshape(-1) - seen_begin[device]).astype(np.int32),
-            at[0] if self.clusters else none,
-            at[-1] if s.kind.columns else none,
-            table,
-        )
-        counts = np.zeros((s.devices, 1))
-        counts[:, 0] = np.diff(self.pair_begin)
-        self.everywhere = int(self.comm.gather(counts).max())
-        """Most pairs of a device, here or elsewhere."""
-        rows = np.full((s.devices, 2 * self.everywhere), -1.0)
-        # … pairs of all devices, so that every process can add up all of them
-        for d in range(s.devices):
-            mine = slice(self.pair_begin[d], self.pair_begin[d + 1])
-            n = mine.stop - mine.start
-            rows[d, :n], rows[d, self.everywhere : self.everywhere + n] = (
-                self.pair_row[mine],
-                self.pair_col[mine],
-            )
-        self.all_pairs = self.comm.gather(rows).astype(np.int64).reshape(-1, 2, self.everywhere)
-        self.device_blocks = [np.unique(pairs[pairs >= 0]) for pairs in self.all_pairs]
-        """Of each device, here and elsewhere, those that it has or sees."""
-
-    def neighbours(self) -> float:
-        """How many other clusters see points of one, on average."""
-        row, col = self.all_pairs.transpose(1, 0, 2).reshape(2, -1)
-        among = (col >= 0) & (row < self.clusters) & (row != col)
-        pairs = np.unique(row[among] * self.blocks_count + col[among])
-        return 2.0 * len(pairs) / max(self.clusters, 1)
 
     def motions(self, frames: Floats) -> Floats:
         """Z: the motions of each frame's cluster as they move it, (F, B, modes), ghosts too."""
@@ -234,12 +145,6 @@ class CoarseSpace:
                 at = self._pair(device, of, own[self.image_frame])
                 crossed = ops.X.transpose(0, 2, 1) @ Z[self.image_frame]
                 np.add.at(values[:, :, :G, :m], (device, at), crossed)
-
-    def _pair(self, device: np.ndarray, row: np.ndarray, col: np.ndarray) -> np.ndarray:
-        total = self.blocks_count
-        known = (self.pair_device * total + self.pair_row) * total + self.pair_col
-        at = np.searchsorted(known, _pair_key(device, row, col, total))
-        return np.asarray(at - self.pair_begin[device])
 
     def _add_up(self, rows: Floats) -> Any:
         """E from the pairs of all devices: dense, or sparse where it is large."""
@@ -362,11 +267,6 @@ class CoarseSpace:
 
 def _distinct(columns: np.ndarray) -> np.ndarray:
     return np.unique(columns[columns >= 0])
-
-
-def _pair_key(device: np.ndarray, row: np.ndarray, col: np.ndarray, total: int) -> np.ndarray:
-    high, low = np.maximum(row, col), np.minimum(row, col)
-    return (np.asarray(device, np.int64) * total + high) * total + low
 
 
 def _factor(E: Floats) -> Floats:
