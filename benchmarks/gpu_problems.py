@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +31,9 @@ from daba.tools.bench.ceres import (
     read_text,
 )
 from scene import landscape
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
+import tied
 
 DEVICES, ITERATIONS, LM_ITERATIONS = 8, 1000, 40
 KINDS = ("none", "sweep")
@@ -66,6 +70,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true")
     default = ["lm", "none", "sweep"]
     parser.add_argument("--methods", nargs="*", default=default, choices=list(METHODS))
+    parser.add_argument("--constraints", choices=list(tied.KINDS), help="of tests/helpers/tied.py")
     parser.add_argument("--linear-solver", default="auto", choices=("auto", "direct", "pcg"))
     parser.add_argument("--precision", nargs="*", default=["auto", "float64"])
     parser.add_argument("--only", choices=("daba", "lm"))
@@ -73,7 +78,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.table:
         for file in args.files:
-            times(file, args.methods, args.linear_solver)
+            times(file, args.methods, args.linear_solver, args.constraints)
         return
     folder, *files = args.files
     for file in files:
@@ -90,11 +95,13 @@ def main() -> None:
             race(name, problem, float(known["lm"]), read_text(file), args.threads)
 
 
-def times(file: Path, methods: list[str], linear_solver: str) -> None:
+def times(file: Path, methods: list[str], linear_solver: str, constraints: str | None) -> None:
     """Seconds from arrays in memory to the first iteration, milliseconds of an iteration, and of lm
     how long it takes to arrive; all by the clock of `daba.solve`, which compiling stops."""
     problem = named(file)
     partition = daba.make_partition(problem, DEVICES)
+    if constraints:
+        problem = tied.KINDS[constraints](problem)
     for name in methods:
         options: Any = {"backend": "gpu", "error": "ray", "linear_solver": linear_solver}
         options |= METHODS[name]
