@@ -171,3 +171,18 @@ def test_kinds_of_arguments_are_told_apart() -> None:
         assert not fit((*right[:place], value, *right[place + 1 :]), signature)
     assert not fit(right[:-1], signature)
     assert not fit((*right, 1), signature)
+
+
+def test_another_release_of_numba_loads_its_kernels_itself(
+    monkeypatch: pytest.MonkeyPatch, asked: list[Job]
+) -> None:
+    monkeypatch.setattr(symbols, "KNOWN", b'"version": "0.0.')
+    symbols.usable.cache_clear()
+    try:
+        kernel = adder(8)
+        assert not symbols.usable()
+        assert kernel(np.full(2, 2.0)) == 16.0
+        assert kernel.variants == []
+        assert "_by_numba" in vars(kernel)
+    finally:
+        symbols.usable.cache_clear()

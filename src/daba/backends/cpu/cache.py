@@ -45,7 +45,7 @@ def digest(sources: Iterable[Path]) -> str:
     """Numba looks only at the file of the function it caches, not at the formulas it calls: so a
     folder is named after the text of all of them, and no stale code is run."""
     text = b"".join(source.read_bytes() for source in sources)
-    return _hash(text + _version("numba"))
+    return _hash(text + version_file("numba"))
 
 
 def _hash(text: bytes) -> str:
@@ -53,7 +53,7 @@ def _hash(text: bytes) -> str:
 
 
 @cache
-def _version(package: str) -> bytes:
+def version_file(package: str) -> bytes:
     """What an installed package says of its version, without importing it."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
@@ -65,7 +65,7 @@ def stamp(sources: Iterable[Path]) -> str:
     """Names all that Numba wants to be as it was: where the sources are and since when, Python,
     LLVM, and the CPU. Another installation of the same version compiles anew."""
     since = [(str(s), s.stat().st_mtime_ns) for s in sources]
-    found = (since, sys.version, _version("llvmlite"), cpu())
+    found = (since, sys.version, version_file("llvmlite"), cpu())
     return _hash(repr(found).encode())
 
 

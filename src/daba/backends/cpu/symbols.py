@@ -16,8 +16,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from daba.backends.cpu.cache import version_file
 from daba.backends.cpu.threads import MOST, most_threads
 
+KNOWN = b'"version": "0.68.'
+"""Releases of Numba whose C modules were seen to work alone, as its `_version.py` says it."""
 SETTINGS = (MOST, "NUMBA_CACHE_DIR")
 """Environment variables of Numba's that mean the same here."""
 BLAS = "scipy.linalg.cython_blas"
@@ -37,6 +40,8 @@ def usable() -> bool:
     """Not on other systems, or where Numba is told to do things otherwise, or is not as we know it:
     then it does them itself."""
     if not (sys.platform == "linux" and os.uname().machine == "x86_64"):
+        return False
+    if KNOWN not in version_file("numba"):
         return False
     if any(name.startswith("NUMBA_") and name not in SETTINGS for name in os.environ):
         return False
