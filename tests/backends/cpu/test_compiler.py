@@ -119,6 +119,15 @@ def test_where_no_worker_can_be_started_the_kernel_runs_all_the_same(
     assert "bits" in said
 
 
+def test_where_numba_is_told_to_compile_nothing_that_is_said() -> None:
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
+    done = subprocess.run(
+        [sys.executable, "-c", "import daba.backends.cpu.kernels.state"], text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": path, "NUMBA_DISABLE_JIT": "1"}, capture_output=True,
+    )  # fmt: skip
+    assert "DabaError: the environment variable NUMBA_DISABLE_JIT is set" in done.stderr
+
+
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine whose user has no cache folder, only temporary ones."""

@@ -22,7 +22,13 @@ from daba.backends.cpu import cache
 from daba.backends.cpu.cache import COMPILE, Job, Name
 from daba.core import decisions as _decisions
 from daba.core import formulas as _formulas
+from daba.core.errors import DabaError
 
+if numba.config.DISABLE_JIT:
+    raise DabaError(
+        "the environment variable NUMBA_DISABLE_JIT is set, and a CPU's kernels must be compiled: "
+        "unset it"
+    )
 _kernels: dict = {}
 """All kernels that there are, by name."""
 numba_names: set[str] = set()
