@@ -75,14 +75,7 @@ def _loaded(one: Job) -> tuple[list[Any], Callable[..., Any]] | None:
             cache.compile_jobs([one], tell=False)
             linked = objects.read(one.object)
         return parse(linked.signature), objects.install(linked)
-    except (
-        objects.DamageError,
-        objects.LinkError,
-        ImportError,
-        OSError,
-        ValueError,
-        AttributeError,
-    ):
+    except (*objects.FAILURES, ImportError, OSError, ValueError, AttributeError):
         return None
 
 

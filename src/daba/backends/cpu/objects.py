@@ -34,7 +34,7 @@ _SYMBOL = np.dtype([
 _RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 WRITE, ALLOCATE = 1, 2
 """Flags of sections."""
-BYTES, SYMBOLS, RELOCATIONS, EMPTY, UNWINDING = 1, 2, 4, 8, 0x70000001
+SYMBOLS, RELOCATIONS, EMPTY, UNWINDING = 2, 4, 8, 0x70000001
 """Types of sections."""
 COMMON = 0xFFF2
 """Section of a symbol that is given room by whoever links."""
@@ -42,8 +42,6 @@ ADDRESS = 1
 """Type of a relocation: 64 bits, symbol + addend."""
 CONSTANTS = "PyList_GetItem"
 """With it kernels get at Python objects that Numba makes for them, such as types of results."""
-
-
 IMAGE = -1
 """Not of a symbol."""
 CHECKSUM = 4
@@ -56,6 +54,9 @@ class LinkError(Exception):
 
 class DamageError(Exception):
     """Not what a worker has written."""
+
+
+FAILURES = (LinkError, DamageError)
 
 
 class Linked(NamedTuple):
@@ -100,9 +101,9 @@ def link(elf: bytes, wrapper: str, environment: str, signature: list[Any]) -> Li
             else:
                 of = outer.setdefault(names[symbol], len(outer))
             addresses.append((begin + offset, of, addend))
-    if CONSTANTS in outer:
-        raise LinkError(CONSTANTS)
     by_name = {names[symbol]: at for symbol, at in known.items()}
+    if CONSTANTS in outer or not by_name.keys() >= {wrapper, environment}:
+        raise LinkError(f"{CONSTANTS}, or no wrapper")
     addresses.append((by_name[environment], IMAGE, 0))  # any: it is never looked into
     where = np.array(addresses, np.int64)
     return Linked(by_name[wrapper], writable, list(outer), signature, where, image.tobytes())
