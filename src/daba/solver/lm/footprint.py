@@ -17,8 +17,11 @@ from daba.solver.lm.linear import Whole
 from daba.solver.lm.renewed import Renewed
 from daba.solver.lm.solver import LevenbergMarquardt
 
-LIBRARIES = 5_000_000
-"""Bytes that a process of lm holds beside those of any other: its kernels, and BLAS's buffers."""
+WITH_NUMBA = PROGRAM + 5_000_000
+"""Bytes of a process of lm that solves next to nothing: beside what any other holds, its kernels
+and BLAS's buffers."""
+WITHOUT_NUMBA = 82_000_000
+"""The same where kernels are loaded without Numba: 77 to 87 MB in scenes of 60 to 500 cameras."""
 OBSERVATION = 3 * 4 + 16 + 8 + 5 * 4
 """Bytes: frame, image, point, xy, weight; its run of a cluster, and its places in three indices."""
 POINT = 8 * (4 * 3 + 2 * 6 + 2 * 3 + 1 + 2 * 3 + 6)
@@ -82,7 +85,7 @@ def _memory(solver: LevenbergMarquardt) -> list[int]:
     kind, obs, B = parts.kind, parts.obs, parts.kind.block
     if isinstance(reduced, Whole):  # small, and nothing beside the program
         dense = NUMBER * 3 * (B * parts.num_frames) ** 2
-        return [PROGRAM + LIBRARIES + dense + POINT * parts.num_points]
+        return [program() + dense + POINT * parts.num_points]
     devices = solver.shard.devices
     frames, points = np.diff(parts.frame_ptr), np.diff(devices.point_ptr)
     images = np.diff(devices.camera_ptr)
@@ -102,7 +105,14 @@ def _memory(solver: LevenbergMarquardt) -> list[int]:
     )
     if isinstance(reduced, Deflated):
         memory = memory + _coarse(solver, reduced.space, frames)
-    return [PROGRAM + LIBRARIES + int(count) for count in memory]
+    return [program() + int(count) for count in memory]
+
+
+def program() -> int:
+    """Bytes of a process that solves next to nothing."""
+    from daba.backends.cpu import symbols
+
+    return WITHOUT_NUMBA if symbols.usable() else WITH_NUMBA
 
 
 def _ghost_points(solver: LevenbergMarquardt) -> np.ndarray:

@@ -22,7 +22,7 @@ from daba.runtime.prediction import predict_lm
 from daba.solver.consensus.consensus import RENEWED
 from daba.solver.consensus.copies import CAMERA_NUMBERS, Block
 from daba.solver.linear.factor_memory import with_factors
-from daba.solver.lm.footprint import LIBRARIES
+from daba.solver.lm.footprint import program
 from daba.tools.bench.methods import DISTRIBUTED
 
 ROW: dict[Block, int] = {"cameras": 8 * CAMERA_RECORD, "points": 8 * 3}
@@ -43,7 +43,7 @@ LM_ITERATIONS = 2
 def footprint(problem: Problem, partition: Partition) -> dict[str, Any]:
     """For each method the most memory of a device, without the program, and bytes sent by all."""
     lm = predict_lm(problem, partition, Options(error="ray"))
-    steps = {"memory": max(lm.memory) - PROGRAM - LIBRARIES, "bytes": lm.told.of(LM_ITERATIONS)}
+    steps = {"memory": max(lm.memory) - program(), "bytes": lm.told.of(LM_ITERATIONS)}
     if partition.devices == 1:  # every method is lm
         return dict.fromkeys(DISTRIBUTED, steps | {"bytes": 0})
     memory = _memory(problem, partition)
