@@ -13,10 +13,10 @@ from daba.backends.cpu.threads import Pool, threads
 from daba.core.lm import Observations, Plan
 from daba.core.types import Floats, Mask
 
-FEW_FLOPS = 1e7
-"""Operations of a factorization that one thread does at once: 0.4 ms. Two threads would wait for
-each other longer: trafalgar-21's 2 million take 0.4 ms on one thread and, on a machine where others
-work, 7 ms on two."""
+FEW_FLOPS = 1e8
+"""Operations of a factorization that one thread does at once: 4 ms at most. Two threads may wait for
+each other longer: right after another process has used the machine, the first iterations of
+ladybug-49, whose factorization has 52 million, take 20 ms on two and 8 ms on one."""
 
 
 class Factors:
