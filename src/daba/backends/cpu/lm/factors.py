@@ -14,9 +14,9 @@ from daba.core.lm import Observations, Plan
 from daba.core.types import Floats, Mask
 
 FEW_FLOPS = 1e8
-"""Operations of a factorization that one thread does at once, in 4 ms. Two threads may wait for each
-other longer: right after another process has used the machine, the first iterations of ladybug-49,
-whose factorization has 52 million, take 20 ms on two and 8 ms on one."""
+"""Operations of a factorization that one thread does at once, in 4 ms. Two may wait for each other
+longer: right after another process has used the machine, the first iterations of ladybug-49, whose
+factorization has 52 million, take 20 ms on two and 8 ms on one."""
 
 
 class Factors:
