@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from scene_text import scene
 
 import daba
 
@@ -156,23 +157,15 @@ def test_no_cycles() -> None:
     assert cycles == []
 
 
-SOLVE = """
+SOLVE = (
+    scene(cameras=6, points=40)
+    + """
 import sys
-import numpy as np
-import daba
 
-rng = np.random.default_rng(0)
-points = rng.normal(size=(40, 3)) + [0, 0, 8]
-camera, point = (index.ravel() for index in np.mgrid[:6, :40])
-centers = rng.normal(size=(6, 3))
-ray = points[point] - centers[camera]
-problem = daba.Problem.from_arrays(
-    np.tile(np.eye(3), (6, 1, 1)), centers, points + 0.01, camera, point,
-    500 * ray[:, :2] / ray[:, 2:], 500.0,
-)
 daba.solve(problem, method=sys.argv[1], devices=int(sys.argv[2]), iterations=2)
 print(*(name for name in sys.modules if name.split(".")[0] == "daba"))
 """
+)
 MOST_MODULES = 45
 """Modules that one solve may load, packages without code left out, and `daba` itself, which is but
 the list of public names."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from places import ROOT
+from scene_text import scene
 
 from daba.backends.cpu import cache, compiler, objects, symbols
 from daba.backends.cpu.cache import Job, Name, job
@@ -19,20 +20,10 @@ from daba.core.types import Tasks
 
 pytestmark = pytest.mark.skipif(not symbols.usable(), reason="not on this system")
 
-SCRIPT = """
+SCRIPT = (
+    scene(cameras=16, points=300, noise=1.0)
+    + """
 import hashlib, json, sys
-import numpy as np
-import daba
-
-rng = np.random.default_rng(0)
-points = rng.normal(size=(300, 3)) + [0, 0, 8]
-camera, point = (index.ravel() for index in np.mgrid[:16, :300])
-centers = rng.normal(size=(16, 3))
-ray = points[point] - centers[camera]
-problem = daba.Problem.from_arrays(
-    np.tile(np.eye(3), (16, 1, 1)), centers, points + 0.01, camera, point,
-    500 * ray[:, :2] / ray[:, 2:] + rng.normal(size=(len(ray), 2)), 500.0,
-)
 
 def bits(**options):
     result = daba.solve(problem, iterations=4, linear_solver="direct", **options)
@@ -50,6 +41,7 @@ assert scipy.linalg.cython_blas.__pyx_capi__["dgemm"]
 assert float(scipy.linalg.solve([[2.0, 0.0], [0.0, 1.0]], [1.0, 1.0])[0]) == 0.5
 print(json.dumps([found, loaded]))
 """
+)
 
 
 def run(**changes: str) -> Any:

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from places import ROOT
+from scene_text import scene
 
 from daba.backends.cpu.threads import MOST, most_threads
 from daba.core.errors import DabaError
@@ -90,25 +91,17 @@ def test_the_runs_do_exercise_what_they_should(found: Found) -> None:
     assert len({str(found[run][0][0]) for run in RUNS}) == len(RUNS)
 
 
-MORE = """
+MORE = (
+    scene(cameras=6, points=60)
+    + """
 import os, sys
-import numpy as np
-import daba
 
-rng = np.random.default_rng(0)
-points = rng.normal(size=(60, 3)) + [0, 0, 8]
-camera, point = (index.ravel() for index in np.mgrid[:6, :60])
-centers = rng.normal(size=(6, 3))
-ray = points[point] - centers[camera]
-problem = daba.Problem.from_arrays(
-    np.tile(np.eye(3), (6, 1, 1)), centers, points + 0.01, camera, point,
-    500 * ray[:, :2] / ray[:, 2:], 500.0,
-)
 more = (os.cpu_count() or 1) + 1
 for method in sys.argv[1:]:
     for threads in (more, 1, None):
         daba.solve(problem, method=method, threads=threads, linear_solver="direct", iterations=1)
 """
+)
 
 
 @pytest.mark.parametrize("methods", [("lm", "daba"), ("daba", "lm")])
