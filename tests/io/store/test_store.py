@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import json
 import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
+from mmap import mmap
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -87,9 +89,10 @@ def test_pieces_are_those_of_the_layout(drawn: tuple[Problem, int]) -> None:
 def test_pieces_are_mapped_and_read_only(folder: Path) -> None:
     piece = Store(folder).piece(0)
     base: object = piece.intra.u
-    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+    while isinstance(base, np.ndarray):
         base = base.base
-    assert isinstance(base, np.memmap)
+    assert isinstance(base, memoryview)
+    assert isinstance(base.obj, mmap)
     with pytest.raises(ValueError, match="read-only"):
         piece.cameras[:] = 0
 
@@ -180,6 +183,13 @@ def test_damaged_files(folder: Path) -> None:
     assert_same(PROBLEM, Store(folder).load())
 
 
+def test_headers_are_not_parsed_as_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads read a store, and `ast.parse` in both at a time is a SystemError in Python 3.11.7
+    now and then."""
+    monkeypatch.setattr(ast, "parse", None)
+    assert_same(PROBLEM, Store(folder).load())
+
+
 def test_files_of_another_type(folder: Path) -> None:
     """The checksum is right, and the array is not: somebody wrote the manifest by hand."""
     file, manifest = folder / "device-0000/focal.npy", folder / "manifest.json"
@@ -187,7 +197,7 @@ def test_files_of_another_type(folder: Path) -> None:
     np.save(file, np.zeros(99, np.float32))
     head["parts"][0]["arrays"]["focal"]["crc32"] = f"{zlib.crc32(file.read_bytes()):08x}"
     manifest.write_text(json.dumps(head))
-    with pytest.raises(DabaError, match=r"focal\.npy is damaged: it holds float32 \(99,\)"):
+    with pytest.raises(DabaError, match=r"focal\.npy is damaged: its header is .*<f4"):
         Store(folder).focal(0)
 
 

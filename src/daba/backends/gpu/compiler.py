@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from threading import Lock, Timer
 from typing import Any
 
@@ -28,11 +30,24 @@ def compile_ahead(launch: Callable[[], Any], device: torch.device, tell: bool) -
         launch()
     different = {_key(found): found for found in launches}
     pool = _Pool(len(different) if tell else 0, device)
-    with pool:
+    with pool, _parsing_in_threads():
         with torch.cuda.device(device), triton.AsyncCompileMode(pool):
             kernels = [compile_only(found) for found in different.values()]
         kernels = [k.result() if hasattr(type(k), "result") else k for k in kernels]
         list(pool.map(lambda kernel: kernel.run, kernels))  # builds what launches it, in C
+
+
+@contextmanager
+def _parsing_in_threads() -> Iterator[None]:
+    """Before Python 3.11.8, garbage collected amid `ast.parse` may let another thread parse, too,
+    and both fail (SystemError: AST constructor recursion depth mismatch)."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _key(launch: Launch) -> Any:

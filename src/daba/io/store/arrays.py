@@ -93,34 +93,40 @@ def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, En
 
 
 def open_array(path: Path, entry: Entry, check: bool = True) -> np.ndarray:
-    """A memory-mapped array; `check` reads all of it to be sure that it is undamaged."""
+    """A memory-mapped array, read-only; `check` reads all of it to be sure that it is undamaged.
+
+    `np.load` would parse the header as Python, which two threads at a time must not do before
+    Python 3.11.8 (SystemError: AST constructor recursion depth mismatch).
+    """
+    whole: mmap.mmap | bytes = b""
     try:
-        # An empty array has nothing to map.
-        array = np.load(path, mmap_mode=None if 0 in entry.shape else "r", allow_pickle=False)
-        if check:  # through the same map: pages are looked up once for this and what follows
-            whole = array.base
-            if not isinstance(whole, mmap.mmap) or len(whole) != path.stat().st_size:
-                whole = path.read_bytes()
-            _check_crc(path, whole, entry.crc)
+        with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size:  # nothing cannot be mapped
+                whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError:
         raise DabaError(f"{path} is missing: the store is incomplete") from None
     except OSError as error:
         raise DabaError(f"cannot read {path}: {reason(error)}") from error
-    except (ValueError, EOFError) as error:
-        if check:
-            _check_crc(path, path.read_bytes(), entry.crc)
+    if check and (found := zlib.crc32(whole)) != entry.crc:
+        raise DabaError(
+            f"{path} is damaged: its checksum is {found:08x} and should be {entry.crc:08x}"
+        )
+    try:
+        dtype = np.dtype(entry.dtype)
+        start = _numbers_start(whole, dtype, entry.shape)
+        # An empty array has no byte to begin at.
+        numbers = np.frombuffer(whole, dtype, offset=start) if start < len(whole) else ()
+        return np.asarray(numbers, dtype).reshape(entry.shape)
+    except (ValueError, TypeError) as error:
         raise DabaError(f"{path} is damaged: {error}") from error
-    if str(array.dtype) != entry.dtype or array.shape != entry.shape:
-        raise DabaError(
-            f"{path} is damaged: it holds {array.dtype} {array.shape} and should hold "
-            f"{entry.dtype} {entry.shape}"
-        )
-    return np.asarray(array)
 
 
-def _check_crc(path: Path, content: bytes | mmap.mmap, expected: int) -> None:
-    found = zlib.crc32(content)
-    if found != expected:
-        raise DabaError(
-            f"{path} is damaged: its checksum is {found:08x} and should be {expected:08x}"
-        )
+def _numbers_start(whole: mmap.mmap | bytes, dtype: np.dtype, shape: tuple[int, ...]) -> int:
+    """Where the numbers begin, after a header of .npy that must say what the manifest does."""
+    magic, size = np.lib.format.magic(1, 0), int.from_bytes(whole[8:10], "little")
+    descr = np.lib.format.dtype_to_descr(dtype)
+    wanted = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
+    header = whole[10 : 10 + size].rstrip()
+    if whole[:8] != magic or header != wanted.encode():
+        raise ValueError(f"its header is {header[:200]!r} and should be {wanted}")
+    return 10 + size
