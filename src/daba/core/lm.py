@@ -7,12 +7,12 @@ a frame. Arrays of frames and points have what a process owns first, and its gho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
 from daba.core.camera_models import PARAMETERS
+from daba.core.frozen import frozen
 from daba.core.types import Blocks, Bools, Floats, Int32, Int64, Known, Mask, Matrix, Tasks
 
 ROW = PARAMETERS + 1
@@ -20,7 +20,7 @@ ROW = PARAMETERS + 1
 IndexMatrix = Annotated[Int32, 2]
 
 
-@dataclass(frozen=True)
+@frozen
 class Kind:
     """What kernels are compiled for. One of each that a problem needs is all there is."""
 

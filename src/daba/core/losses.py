@@ -7,7 +7,6 @@ nondecreasing, ρ(0) = 0, ρ'(0) = 1, 0 ≤ ρ' ≤ 1. The formulas themselves a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -15,10 +14,11 @@ from numpy.typing import ArrayLike
 
 from daba.core import formulas
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.core.types import LossParameters
 
 
-@dataclass(frozen=True)
+@frozen
 class Loss:
     """A robust loss with a radius in pixels, beyond which errors count for less."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.core.losses import Loss, Trivial
 
 ROUNDS: dict[str, tuple[Literal["cameras", "points"], ...]] = {
@@ -22,7 +23,7 @@ MOST_THREADS = 1024
 """Systems refuse to start many thousands."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Options:
     """Options of `daba.solve`. The defaults are those the published numbers were made with."""
 

@@ -3,11 +3,10 @@ frames, cameras and sensors are (`problem/image_rows.py`)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from daba.core.camera_models import BUNDLER, BY_ID, PARAMETERS, CameraModel
+from daba.core.frozen import frozen
 from daba.core.lm import ROW, Kind
 from daba.core.types import Floats, Int32
 from daba.distributed.comm.base import Communicator
@@ -17,7 +16,7 @@ from daba.distributed.shard import Shard
 from daba.problem import image_rows as row
 
 
-@dataclass(frozen=True)
+@frozen
 class Tables:
     """What images have in common, the same on every process."""
 

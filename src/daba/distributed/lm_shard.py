@@ -7,11 +7,12 @@ rigs), has a camera of its own or one of those that are shared, and sits on a se
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from daba.core.frozen import frozen
 from daba.core.lm import NO_PRIORS, Estimate, Images, Kind, Loss, Observations
 from daba.core.types import Bools, Floats, Int32, Int64, Known, Mask, Tasks, distinct
 from daba.distributed.comm.base import Communicator, Exchange
@@ -36,7 +37,7 @@ NO_IMAGE_PRIORS = ImagePriors(
 )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@frozen
 class LmInput:
     """Cameras and sensors of the images that a process owns. What is shared is the same on every
     process."""
@@ -79,7 +80,7 @@ class Shared(NamedTuple):
     count: int  # type: ignore[assignment]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@frozen
 class LmShard:
     """See the module's first lines. Arrays of frames, images and points hold those of this process
     first, and its ghosts behind them."""

@@ -11,15 +11,15 @@ a sum is gathered by doubling (1, 2, 4, … neighbours), and everyone receives a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from daba.core.frozen import frozen
 from daba.distributed.shard import NUMBER
 
 REPORTED = 20
 """Numbers of each device that telling F takes, roughly."""
 
 
-@dataclass(frozen=True)
+@frozen
 class NetworkModel:
     """A network between `devices` processes."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.core.options import Options
 from daba.distributed.comm.base import Communicator, assign_devices
 from daba.distributed.shard import Shard, State, join
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from daba.problem.optics import Optics
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@frozen
 class Sizes:
     """What was solved, in numbers."""
 
@@ -33,7 +34,7 @@ class Sizes:
     """Share of observations whose camera and point live on different devices."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@frozen
 class Setup:
     """The shard of this process, and how to bring results together."""
 

@@ -3,11 +3,12 @@ each device's variables are contiguous, with the ghosts it sees of other process
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from daba.core.frozen import frozen
 from daba.core.types import Devices, Int32, Observations, State, Tasks
 from daba.partition.ordering import (
     ON_HOST,
@@ -34,7 +35,7 @@ FEWEST_TASKS = 4
 """Tasks of all devices together, and of one device however many there are."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@frozen
 class Shard:
     """Devices, their observations, their ghosts, and the way back to the problem's own order."""
 

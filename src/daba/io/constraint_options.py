@@ -6,14 +6,16 @@ The command line is made from the same class.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.core.losses import Loss, make_loss
+from daba.core.types import distinct
 from daba.problem.priors import Priors, Targets
 from daba.problem.problem import Bools, Ints, Problem
 from daba.problem.similarity import aligned
@@ -21,7 +23,7 @@ from daba.problem.similarity import aligned
 FIXABLE = ("intrinsics", "poses", "cameras", "points", "gauge")
 
 
-@dataclass(frozen=True)
+@frozen
 class ConstraintOptions:
     """Constraints of a problem as a user gives them; see `daba.constrain`."""
 
@@ -94,7 +96,7 @@ def _shared(problem: Problem, how: str) -> Problem:
         own = np.column_stack([optics.model, optics.params])
         rows = np.hstack([rows, own[optics.camera]])
     group = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
-    if len(np.unique(group)) == problem.num_cameras:
+    if len(distinct(group)) == problem.num_cameras:
         raise DabaError(
             "no two cameras have the same focal length and intrinsics at the start, so there is "
             "nothing to share"

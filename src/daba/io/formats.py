@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.io import colmap
 from daba.io.colmap.model import NEEDED
 from daba.io.files import PathLike, split_suffix
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "Format", "load", "open_source", "save"]
 
 
-@dataclass(frozen=True)
+@frozen
 class Format:
     """How one kind of file is recognised, read and written."""
 

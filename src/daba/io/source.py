@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.partition.ordering import Records
 from daba.problem.checks import check_observations
 from daba.problem.problem import Floats, Problem
@@ -15,7 +15,7 @@ CHUNK = 1 << 16
 """Observations read at once."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Source:
     """Everything of a `Problem`, with observations by the numbers of their ends."""
 

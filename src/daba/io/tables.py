@@ -6,13 +6,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.core.losses import Loss
+from daba.core.types import distinct
 from daba.io.files import PathLike, open_input
 from daba.problem.checks import LARGEST
 from daba.problem.priors import Targets
@@ -50,7 +51,7 @@ def read_list(path: PathLike, what: str, problem: Problem) -> Ints:
         found += [_which(word, what, number, names, f"{path}, line {line}") for word in words]
     if not found:
         raise DabaError(f"{path}: no {what} is named in it")
-    return np.unique(np.array(found, np.int32))
+    return distinct(np.array(found, np.int32))
 
 
 def names_of(problem: Problem) -> dict[str, int]:
@@ -61,7 +62,7 @@ def names_of(problem: Problem) -> dict[str, int]:
     return found
 
 
-@dataclass(frozen=True)
+@frozen
 class _Row:
     which: int
     position: Floats

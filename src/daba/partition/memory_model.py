@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from daba.core.frozen import frozen
 
 PROGRAM = 215_000_000
 """Bytes of a process that solves next to nothing: the interpreter, its libraries, the kernels."""
@@ -36,7 +36,7 @@ POINT = POINT_SURROGATES + 8 * (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@frozen
 class Holding:
     """What a process would hold, in numbers."""
 

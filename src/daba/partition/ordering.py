@@ -7,11 +7,11 @@ range of indices.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from daba.core.frozen import frozen
 from daba.core.types import distinct
 from daba.partition.partition import Partition, frames_of, stable_order
 from daba.problem.problem import Floats, Ints, Problem
@@ -118,7 +118,7 @@ class Records(NamedTuple):
         return Records(*map(arrays.concatenate, zip(*parts, strict=True)))
 
 
-@dataclass(frozen=True)
+@frozen
 class Piece:
     """What one device holds: its variables and every observation that has an end in it."""
 
@@ -137,7 +137,7 @@ class Piece:
     """The constraints of its variables."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Extent:
     """Where each device begins and ends in device order; known to every process."""
 
@@ -164,7 +164,7 @@ class Extent:
         return int(np.diff(self.camera_ptr).max())
 
 
-@dataclass(frozen=True)
+@frozen
 class Layout:
     """All pieces of a problem."""
 

@@ -7,13 +7,14 @@ problem in memory and one that is streamed from a file are split by the same cod
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
+from daba.core.types import distinct
 from daba.problem.problem import Ints, Problem
 
 ROOM = 1.05
@@ -27,7 +28,7 @@ Chunk = tuple[Ints, Ints, range]
 """All observations of a range of points: cameras, points counted from its first, the range."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Partition:
     """Which device owns each camera and each point."""
 
@@ -95,7 +96,7 @@ def partition_from_arrays(
             f"camera_device must hold one device number for each of {problem.num_cameras} cameras"
         )
     devices = int(cameras.max()) + 1
-    if len(np.unique(cameras)) < devices:
+    if len(distinct(cameras)) < devices:
         raise DabaError(f"camera_device must use every device from 0 to {devices - 1}")
     if (frame := frames_of(problem)) is not None:
         first = np.unique(frame, return_index=True)[1]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from daba.core.frozen import frozen
+from daba.core.types import distinct
 from daba.partition.memory_model import Holding
 from daba.partition.partition import Partition
 from daba.problem.checks import CAMERA_RECORD
 from daba.problem.problem import Ints, Problem
 
 
-@dataclass(frozen=True)
+@frozen
 class PartitionStatistics:
     """What `daba partition` prints."""
 
@@ -105,8 +107,8 @@ class StatisticsSum:
             neighbours=np.bincount(self._pairs.values() // S, minlength=S).tolist(),
             bytes_sent=sent.tolist(),
             memory=[Holding(*map(int, one)).memory for one in zip(*holdings, strict=True)],
-            boundary_cameras=len(np.unique(camera)),
-            boundary_points=len(np.unique(point)),
+            boundary_cameras=len(distinct(camera)),
+            boundary_points=len(distinct(point)),
         )
 
 
@@ -119,11 +121,11 @@ class Distinct:
         self._waiting: list[np.ndarray] = []
 
     def add(self, numbers: np.ndarray) -> None:
-        self._waiting.append(np.unique(numbers))
+        self._waiting.append(distinct(numbers))
         if sum(map(len, self._waiting)) > len(self._known):
             self.values()
 
     def values(self) -> np.ndarray:
-        self._known = np.unique(np.concatenate([self._known, *self._waiting]))
+        self._known = distinct(np.concatenate([self._known, *self._waiting]))
         self._waiting = []
         return self._known

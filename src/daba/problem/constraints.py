@@ -7,13 +7,14 @@ fields; devices and processes carry their part of them in this form, and files a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.core.losses import make_loss
 from daba.problem.priors import Priors, Targets
 
@@ -27,7 +28,7 @@ KINDS = ("positions", "intrinsics", "points")
 """The priors there are."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Constraints:
     """Constraints of some cameras and points, in their order; None where there are none."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from daba.core.frozen import frozen
 from daba.core.types import median
 from daba.problem.constraints import describe
 from daba.problem.images import Images
@@ -32,7 +33,7 @@ ROOM = 100
 """Of what is odd, in one warning: at most so many examples, and so many characters."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Distribution:
     """Counts such as track lengths, in a few numbers."""
 
@@ -44,7 +45,7 @@ class Distribution:
     """How many have which count: '4-5' -> 1347."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Diagnostics:
     """What `daba info` shows."""
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from daba.core.frozen import frozen
 
-@dataclass(frozen=True)
+
+@frozen
 class Images:
     """Names and ids, in the problem's own order."""
 

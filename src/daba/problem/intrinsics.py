@@ -11,12 +11,13 @@ cameras are fitted at once, from moments summed over observations.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daba.core.frozen import frozen
 from daba.core.types import distinct, median
 from daba.problem.problem import Floats, Ints, Problem
 
@@ -34,7 +35,7 @@ UNSEEN = float(np.sqrt(np.finfo(np.float64).max))
 _tolerant = np.errstate(all="ignore")  # absurd cameras may overflow; they get a pinhole
 
 
-@dataclass(frozen=True)
+@frozen
 class PixelError:
     """Reprojection error in the forward model, in pixels."""
 

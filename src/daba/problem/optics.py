@@ -7,7 +7,7 @@ frame keep their places relative to each other. Where there are no rigs, every i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from daba.core.camera_models import BY_ID, MODELS, PARAMETERS, CameraModel, image_points, unproject
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.core.types import distinct
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ CHUNK = 1 << 13
 errors take half the time that they take with 2¹⁸ (89 k observations, SIMPLE_RADIAL)."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Optics:
     """See the module's first lines. C images, N cameras, K observations."""
 

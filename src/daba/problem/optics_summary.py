@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from daba.core.camera_models import BY_ID
+from daba.core.frozen import frozen
 from daba.core.types import distinct
 from daba.problem.intrinsics import mean_reprojection_error
 from daba.problem.optics import Optics
 from daba.problem.problem import Problem
 
 
-@dataclass(frozen=True)
+@frozen
 class OpticsSummary:
     """Cameras by model, and rigs."""
 

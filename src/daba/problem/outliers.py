@@ -8,12 +8,13 @@ where it is, and a COLMAP model is written without such points.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.problem.images import Images
 from daba.problem.intrinsics import pixel_errors, points_behind
 from daba.problem.optics import observe
@@ -23,7 +24,7 @@ WORST = 5
 """Cameras named in a report."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Dropped:
     """What a filter has taken out of a problem."""
 

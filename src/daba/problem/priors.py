@@ -7,12 +7,13 @@ control point). ρ is a robust loss whose radius is a number of standard deviati
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.core.losses import Loss, Trivial
 
 Floats = NDArray[np.float64]
@@ -22,7 +23,7 @@ ASYMMETRY = 1e-9
 """Asymmetry that rounding may leave in an information matrix, relative to its largest entry."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Targets:
     """Known values of some variables: at most one for each, in the order of their numbers."""
 
@@ -123,7 +124,7 @@ class Targets:
         )
 
 
-@dataclass(frozen=True)
+@frozen
 class Priors:
     """All priors of a problem, by what they are about."""
 

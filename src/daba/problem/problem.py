@@ -12,7 +12,7 @@ of the two sides was read or solved for last, the other follows from it when it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.problem.checks import check_positive, check_problem, checked_indices
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def camera_records(rotations: ArrayLike, centers: ArrayLike, intrinsics: ArrayLi
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class Problem:
     """A bundle adjustment problem together with its current estimate.
 

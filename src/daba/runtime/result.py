@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.core.options import Options
 from daba.distributed.comm.base import Traffic, peak_memory
 from daba.problem.problem import Problem
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from daba.problem.outliers import Dropped
 
 
-@dataclass(frozen=True)
+@frozen
 class Iteration:
     """One line of the history; iteration 0 is the start."""
 
@@ -99,7 +100,7 @@ class RankReport:
         return asdict(self) | {"devices": list(self.devices)}
 
 
-@dataclass(frozen=True)
+@frozen
 class Result:
     """What `daba.solve` returns."""
 

@@ -6,12 +6,13 @@ solver's settings, those that mean the same here are taken over.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.core.losses import Loss, make_loss
 from daba.io.colmap.memory import is_reconstruction, load_reconstruction, update
 from daba.io.colmap.theirs import pycolmap
@@ -24,7 +25,7 @@ FOREVER = 1e9
 """Seconds, which is how pycolmap says that time does not matter."""
 
 
-@dataclass(frozen=True)
+@frozen
 class BundleAdjustmentSummary:
     """What came of it, with the names that pycolmap's summary has, and the whole `daba.Result`."""
 

@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from difflib import get_close_matches
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
@@ -21,6 +20,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.core.version import __version__
 from daba.io.files import reason
 
@@ -36,7 +36,7 @@ Progress = Callable[[int, int | None], None]
 """Called with the bytes that are here, and of how many there will be if the server says so."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Dataset:
     """One problem of the collection."""
 

@@ -7,11 +7,10 @@ where the arrays are going to live.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 from daba.backends.gpu.tensors import Tensor
+from daba.core.frozen import frozen
 from daba.core.types import Observations
 
 WINDOW = 8192
@@ -19,7 +18,7 @@ WINDOW = 8192
 seen by the same cameras, and should stay near each other."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Lanes:
     """How wide passes are."""
 
@@ -41,7 +40,7 @@ def lanes_of(cameras: int, observations: int) -> Lanes:
     return Lanes(points, many, camera, block)
 
 
-@dataclass(frozen=True)
+@frozen
 class ByPoint:
     """Slices of points."""
 
@@ -62,7 +61,7 @@ class ByPoint:
         return {"records": self.records, "heads": self.heads, "members": self.members}
 
 
-@dataclass(frozen=True)
+@frozen
 class ByCamera:
     """Records one camera after the other."""
 
@@ -75,7 +74,7 @@ class ByCamera:
         return {"records": self.records, "begins": self.begins}
 
 
-@dataclass(frozen=True)
+@frozen
 class Ends:
     """Observations as they are handed over: camera and point by the GPU's index, u and ω."""
 
@@ -165,7 +164,7 @@ def _sliced(
     return ByPoint(lanes, records, slots.heads, slots.members, slots.ranges)
 
 
-@dataclass(frozen=True)
+@frozen
 class Slots:
     """Slices of points, and where in them observations lie."""
 

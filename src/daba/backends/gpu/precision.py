@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import triton.language as tl
 
+from daba.core.frozen import frozen
 
-@dataclass(frozen=True)
+
+@frozen
 class Precision:
     """The estimate, sums, costs and metrics are always double."""
 

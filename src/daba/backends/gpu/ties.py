@@ -10,7 +10,7 @@ import torch
 from daba.backends.gpu.arrays import Arrays
 from daba.backends.gpu.kernels.exact import bits
 from daba.backends.gpu.tensors import Tensor
-from daba.core.types import Bools, Int32, Mask
+from daba.core.types import Bools, Int32, Mask, distinct
 from daba.problem.priors import Targets
 
 
@@ -70,7 +70,7 @@ class Ties:
 
     def _groups(self, representative: Int32, follows: Bools) -> tuple[Tensor, Tensor]:
         """Cameras of each group on one device, the first of them first."""
-        leaders = np.unique(representative[follows])
+        leaders = distinct(representative[follows])
         members = np.flatnonzero(np.isin(representative, leaders))
         members = members[np.argsort(representative[members], kind="stable")]
         begins = np.searchsorted(representative[members], leaders)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from daba.core.frozen import frozen
 from daba.core.options import Options
 
 EXACT, SMALL, FEW = 6000, 1000, 400
@@ -28,7 +27,7 @@ iteration one takes 10 to 40, for which all others wait: an iteration takes 5.7 
 0.204635."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Tolerances:
     """When conjugate gradients stop: `pcg_forcing`, `pcg_residual` and `pcg_iterations`."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.core.types import Floats
+from daba.core.types import Floats, distinct
 from daba.distributed.comm.base import Blocks, Communicator, Exchange, usable_cores
 from daba.distributed.comm.packing import Packing, chosen
 from daba.distributed.shard import Shard, State
@@ -105,7 +105,7 @@ class NeighbourExchange(Exchange):
         cameras = _owners(shard.ghost_cameras, shard.extent.camera_ptr[first])
         points = _owners(shard.ghost_points, shard.extent.point_ptr[first])
         # an observation across two processes makes a ghost on both: neighbourhood is symmetric
-        found = np.unique(np.concatenate([cameras, points, np.asarray(neighbours, np.int64)]))
+        found = distinct(np.concatenate([cameras, points, np.asarray(neighbours, np.int64)]))
         self.neighbours = found.astype(int).tolist()
         self.graph = world.Create_dist_graph_adjacent(self.neighbours, self.neighbours)
         ghosts = {

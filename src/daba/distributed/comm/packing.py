@@ -8,14 +8,15 @@ or torch's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from daba.core.frozen import frozen
 
 Arrays = dict[str, Any]
 """Arrays with a row for each variable, by block: "cameras", "points", or both."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Packing:
     """The messages of one process. Lists are in the order of its neighbours, and count rows."""
 

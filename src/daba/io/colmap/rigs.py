@@ -6,11 +6,12 @@ a frame keep their places relative to each other: the sensors' on the rig.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.io.colmap.parts import Parts, Rig
 from daba.io.colmap.poses import compose, from_colmap, inverted, to_colmap
 from daba.problem.optics import Optics
@@ -19,7 +20,7 @@ from daba.problem.problem import Floats
 IDENTITY = np.array([1.0, 0, 0, 0, 0, 0, 0])
 
 
-@dataclass(frozen=True)
+@frozen
 class Links:
     """Which image of a model is in which frame, and on which sensor; n images that have a frame."""
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from daba.core.types import distinct
 from daba.io.colmap.parts import (
     MODELS,
     NO_POINT,
@@ -194,7 +195,7 @@ def write_images(data: bytes, images: Images, edits: Edits) -> bytes:
         lines[images.at[i]] = " ".join([words[0], *_words(edits.poses[i]), words[8]])
     dropped = np.flatnonzero(edits.dropped)
     image = np.searchsorted(images.ptr, dropped, side="right") - 1
-    for i in np.unique(image).tolist():
+    for i in distinct(image).tolist():
         words = lines[images.rows_at[i]].split()
         for row in (dropped[image == i] - images.ptr[i]).tolist():
             words[3 * row + 2] = str(NO_POINT)

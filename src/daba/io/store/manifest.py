@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -13,6 +12,7 @@ from urllib.parse import quote
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.io.files import reason
 from daba.io.folders import FORMAT, MANIFEST
 from daba.io.store.arrays import Entry
@@ -50,7 +50,7 @@ class Part(NamedTuple):
     arrays: dict[str, Entry]
 
 
-@dataclass(frozen=True)
+@frozen
 class OpticsEntry:
     """The cameras as their file describes them, which every process reads."""
 
@@ -62,7 +62,7 @@ class OpticsEntry:
     """Whether they are a solution in pixels, which the rays of the store do not know."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Manifest:
     name: str
     cameras: int

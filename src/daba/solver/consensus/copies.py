@@ -12,12 +12,13 @@ number without units; at κ = 1 a copy is held by its target about as hard as by
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from daba.backends.operations import Block
+from daba.core.frozen import frozen
 from daba.core.types import Bools, Floats
 from daba.distributed.comm.base import Communicator, Exchange
 from daba.distributed.shard import Shard, State, join
@@ -34,7 +35,7 @@ ROUND = 0.03
 """How much of a point's mean eigenvalue goes into its metric."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Copies:
     """Which variables the devices here have copies of, and where the copies of our own are."""
 

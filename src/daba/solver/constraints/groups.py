@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from daba.core.types import Bools, Floats, Int32, Int64
+from daba.core.frozen import frozen
+from daba.core.types import Bools, Floats, Int32, Int64, distinct
 from daba.distributed.shard import Shard, State
 from daba.partition.ordering import Extent
 from daba.problem.problem import Ints
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from daba.distributed.comm.base import Communicator
 
 
-@dataclass(frozen=True)
+@frozen
 class Groups:
     """The groups of the cameras owned here."""
 
@@ -105,7 +106,7 @@ def find_groups(shard: Shard, shared: Ints, comm: Communicator) -> Groups:
     parts = None
     if len(common):
         parts = Parts(common, shard, comm)
-        here = common[np.isin(common[:, 0], np.unique(device))]
+        here = common[np.isin(common[:, 0], distinct(device))]
         width = int(max(shared.max(initial=0), common[:, 1].max())) + 1
         key, wanted = here[:, 0] * width + here[:, 1], device * width + shared
         part[across] = np.searchsorted(key, wanted[across])

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from daba.backends.operations import Base
-from daba.core.types import Bools, Floats
+from daba.core.types import Bools, Floats, distinct
 from daba.distributed.shard import Shard
 from daba.solver.constraints.prior_terms import UPPER
 from daba.solver.constraints.shared_step import SharedStep, minimum
@@ -94,7 +94,7 @@ class JointStep:
             return
         now = parts.rank % turns == turn % turns
         slot = self.slot = np.full(parts.count, -1)
-        for device in np.unique(parts.device[now]):
+        for device in distinct(parts.device[now]):
             here = np.flatnonzero(now & (parts.device == device))
             slot[here] = np.arange(len(here))
         slots = int(slot.max(initial=-1)) + 1

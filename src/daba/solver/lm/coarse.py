@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from daba.core.decisions import DIAGONAL_FLOOR
-from daba.core.types import Floats, Int32
+from daba.core.types import Floats, Int32, distinct
 from daba.distributed.lm_shard import LmShard
 from daba.solver.lm.network import Columns, Network, ordered_sum
 from daba.solver.lm.pattern import BlockPattern
@@ -266,7 +266,7 @@ class CoarseSpace(BlockPattern):
 
 
 def _distinct(columns: np.ndarray) -> np.ndarray:
-    return np.unique(columns[columns >= 0])
+    return distinct(columns[columns >= 0])
 
 
 def _factor(E: Floats) -> Floats:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from daba.core.types import Floats
+from daba.core.types import Floats, distinct
 from daba.distributed.lm_shard import LmShard
 
 MODES = 30
@@ -42,7 +42,7 @@ class Eigenmodes:
         number[self.runs] = np.arange(len(self.runs), dtype=np.int32)
         self.run_at = number[obs.run_begin]
         clusters = shard.cluster[: shard.num_frames]
-        self.members = [np.flatnonzero(clusters == c) for c in np.unique(clusters)]
+        self.members = [np.flatnonzero(clusters == c) for c in distinct(clusters)]
         self.basis: Floats | None = None
 
     def find(self, start: Floats) -> tuple[Floats, int]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daba.core.lm import ROW
+from daba.core.types import distinct
 from daba.distributed.shard import NUMBER
 from daba.partition.memory_model import PROGRAM, RECORD
 from daba.solver.lm.coarse import DENSE, CoarseSpace
@@ -119,7 +120,7 @@ def _ghost_points(solver: LevenbergMarquardt) -> np.ndarray:
     """Points of other devices that each device sees, (S,)."""
     parts, S = solver.parts, solver.parts.devices
     of = np.repeat(np.arange(parts.num_frames), np.diff(parts.obs.inter_ptr))
-    pairs = np.unique(parts.obs.point[parts.obs.inter_obs] * np.int64(S) + _device(solver)[of])
+    pairs = distinct(parts.obs.point[parts.obs.inter_obs] * np.int64(S) + _device(solver)[of])
     return np.bincount(pairs % S, minlength=S)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from daba.core.lm import CoarseBlocks
-from daba.core.types import Int32
+from daba.core.types import Int32, distinct
 from daba.distributed.lm_shard import LmShard
 from daba.partition.ordering import pointers
 from daba.solver.lm.network import Network
@@ -83,7 +83,7 @@ class BlockPattern:
             keys.append(_pair_key(image, of, of, total))
             if self.clusters:
                 keys.append(_pair_key(image, of, own[self.image_frame], total))
-        pairs = np.unique(np.concatenate(keys))
+        pairs = distinct(np.concatenate(keys))
         self.pair_device, rest = pairs // total**2, pairs % total**2
         self.pair_row, self.pair_col = rest // total, rest % total
         self.pair_begin = np.searchsorted(self.pair_device, np.arange(s.devices + 1))
@@ -116,14 +116,14 @@ class BlockPattern:
             rows[d, 1, : mine.stop - mine.start] = self.pair_col[mine]
         told = self.comm.gather(rows.reshape(devices, -1))
         self.all_pairs = told.astype(np.int64).reshape(-1, 2, self.everywhere)
-        self.device_blocks = [np.unique(pairs[pairs >= 0]) for pairs in self.all_pairs]
+        self.device_blocks = [distinct(pairs[pairs >= 0]) for pairs in self.all_pairs]
         """Of each device, here and elsewhere, those that it has or sees."""
 
     def neighbours(self) -> float:
         """How many other clusters see points of one, on average."""
         row, col = self.all_pairs.transpose(1, 0, 2).reshape(2, -1)
         among = (col >= 0) & (row < self.clusters) & (row != col)
-        pairs = np.unique(row[among] * self.blocks_count + col[among])
+        pairs = distinct(row[among] * self.blocks_count + col[among])
         return 2.0 * len(pairs) / max(self.clusters, 1)
 
     def _pair(self, device: np.ndarray, row: np.ndarray, col: np.ndarray) -> np.ndarray:

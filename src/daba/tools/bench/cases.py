@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.core.version import __version__
 from daba.tools.bench.methods import METHODS
 from daba.tools.bench.problems import BenchProblem
@@ -30,7 +31,7 @@ ALL_DEVICES = (1, 2, 4, 8, 16, 32)
 Backend = Literal["cpu", "gpu"]
 
 
-@dataclass(frozen=True)
+@frozen
 class Case:
     """One run."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, get_args
 
 import numpy as np
 
+from daba.core.frozen import frozen
 from daba.tools.bench.methods import METHODS
 from daba.tools.bench.results import BenchRun, Curve, Results
 from daba.tools.report.tables import Cell, Entry, Table, number, several
@@ -24,7 +24,7 @@ Budget = Literal["iterations", "steps", "seconds"]
 """What the three methods are given alike: rounds, accepted LM steps of a device, or time."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Comparison:
     """The three methods on one problem."""
 

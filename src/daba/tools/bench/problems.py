@@ -5,18 +5,18 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.io.files import split_suffix, writing_folder
 
 SCENES = ("city:100:10000", "orbit:60:6000")
 """What is solved by default."""
 
 
-@dataclass(frozen=True)
+@frozen
 class BenchProblem:
     """A problem that can be read when its turn comes."""
 

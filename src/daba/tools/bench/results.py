@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from daba.core.frozen import frozen
 from daba.tools.bench.cases import FOOTPRINT
 
 COLUMNS = (
@@ -18,7 +18,7 @@ COLUMNS = (
 """What is kept of each iteration."""
 
 
-@dataclass(frozen=True)
+@frozen
 class BenchRun:
     """The result of one case."""
 
@@ -76,7 +76,7 @@ class BenchRun:
         return min(float(curve.seconds[-1]) for curve in self.curves)
 
 
-@dataclass(frozen=True)
+@frozen
 class Curve:
     """How one solve went."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.runtime.backend import why_no_gpu
 from daba.tools.bench.cases import DEVICES, FULL, LOSSES, Backend, make_cases
 from daba.tools.bench.folder import Folder
@@ -20,7 +20,7 @@ SECONDS = 3.0
 """… and the time that a run may then take: some rounds of ADMM and DR are long."""
 
 
-@dataclass(frozen=True)
+@frozen
 class BenchCommand:
     """Compare methods on problems, as the paper does, and write tables, figures and a report.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.tools.cli.arguments import Arg, Intrinsics, Kind, Overwrite, Quiet, Rigs, parse
 from daba.tools.cli.outputs import check_problem_target
 
 
-@dataclass(frozen=True)
+@frozen
 class ConvertCommand:
     """Read a problem in one format and write it in another; suffixes say which.
 

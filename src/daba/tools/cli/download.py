@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.tools.cli.arguments import Arg, Json, parse
 from daba.tools.cli.console import make_console, to_json
 from daba.tools.datasets import DATASETS, Dataset, cache_folder, fetch, find
 from daba.tools.progress import LIVE, PLAIN
 
 
-@dataclass(frozen=True)
+@frozen
 class DownloadCommand:
     """Fetch problems of Bundle Adjustment in the Large, and print where they are.
 

@@ -8,11 +8,12 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING
 from functools import cache
 from itertools import pairwise
 from typing import Literal, get_args, get_origin
 
+from daba.core.frozen import frozen
 from daba.tools.cli.arguments import Flag
 from daba.tools.cli.console import BOLD, styled
 
@@ -22,7 +23,7 @@ WIDTH = 100
 """Columns of the widest page; longer lines are hard to read."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Page:
     """The help of one command; see `arguments.parse` for what its groups are."""
 

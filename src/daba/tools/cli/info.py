@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from daba.core.frozen import frozen
 from daba.problem.diagnostics import Diagnostics, Distribution, inspect
 from daba.problem.images import Images
 from daba.problem.optics_summary import OpticsSummary, describe
@@ -13,7 +13,7 @@ from daba.tools.cli.arguments import Arg, Intrinsics, Json, Rigs, parse
 from daba.tools.cli.console import GREEN, YELLOW, make_console, to_json
 
 
-@dataclass(frozen=True)
+@frozen
 class InfoCommand:
     """Count, measure and check a problem.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.core.options import Options
 from daba.core.text import size
 from daba.io.constraint_options import ConstraintOptions, constrain
@@ -22,7 +23,7 @@ from daba.tools.cli.arguments import Arg, Intrinsics, Json, flags_of, parse
 from daba.tools.cli.console import Console, make_console, to_json
 
 
-@dataclass(frozen=True)
+@frozen
 class PartitionCommand:
     """Show how a problem would be shared between devices, or share it out into a store.
 

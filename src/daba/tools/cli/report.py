@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.io.files import file_target
 from daba.tools.cli.arguments import Arg, Quiet, parse
 
 
-@dataclass(frozen=True)
+@frozen
 class ReportCommand:
     """Make one HTML page of what daba solve --history has written.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.core.losses import LOSSES, Trivial, make_loss
 from daba.core.options import Options
 from daba.io.constraint_options import ConstraintOptions, constrain
@@ -82,7 +82,7 @@ LOSS_FLAGS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@frozen
 class SolveCommand:
     """Solve a bundle adjustment problem and write the solution.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from daba.core.frozen import frozen
 from daba.tools.cli.arguments import Arg, Quiet, flags_of, parse
 from daba.tools.cli.outputs import check_problem_target
 from daba.tools.synthetic.options import SceneOptions
@@ -17,7 +17,7 @@ GROUPS = {
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class SynthCommand:
     """Make a synthetic scene with known truth, and write the perturbed start to solve it from.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.core.text import printable
 from daba.tools.cli.arguments import Arg, Intrinsics, Quiet, parse
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from daba.tools.viewer.subject import Subject
 
 
-@dataclass(frozen=True)
+@frozen
 class ViewCommand:
     """Look at a problem, at a problem and its solution, or at a recorded solve, in the browser.
 

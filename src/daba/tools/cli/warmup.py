@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
+from daba.core.frozen import frozen
 from daba.tools.cli.arguments import Quiet, parse
 
 
-@dataclass(frozen=True)
+@frozen
 class WarmupCommand:
     """Compile the kernels of the CPU, and where there is a GPU, of the GPU, too. They are kept:
     later solves, also by other processes, find them.

@@ -8,11 +8,11 @@ own cameras, with the points of others that they see, and rank 0 puts the parts 
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from daba.core.frozen import frozen
 from daba.distributed.comm.base import Communicator
 from daba.partition.partition import Partition
 from daba.problem.images import Images
@@ -67,7 +67,7 @@ def _one_device(problem: Problem) -> Partition:
     return Partition(np.zeros(cameras, np.int32), np.zeros(points, np.int32), 1)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Part:
     """What some cameras see, and some of the points."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.io.files import PathLike
 from daba.problem.outliers import Dropped
 from daba.problem.problem import Floats, Ints
@@ -51,7 +52,7 @@ class ErrorCounts(NamedTuple):
     counts: np.ndarray
 
 
-@dataclass(frozen=True)
+@frozen
 class Overview:
     """What is known of the solution beside the history."""
 
@@ -71,7 +72,7 @@ class Overview:
     """Intrinsics before and after, where they have changed."""
 
 
-@dataclass(frozen=True)
+@frozen
 class RecordedRun:
     """One solve."""
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from daba.core.frozen import frozen
 from daba.core.text import as_html
 
 BETTER = "†"
 """Marks, in Markdown, what is better than the reference; in HTML a colour does, too."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Cell:
     """One entry."""
 
@@ -40,7 +41,7 @@ class Cell:
 Entry = Cell | str
 
 
-@dataclass(frozen=True)
+@frozen
 class Table:
     """Rows under a head, with a title and a sentence that explains it."""
 

@@ -7,10 +7,10 @@ stands in it sees along it and not through the blocks.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from daba.core.frozen import frozen
 from daba.problem.problem import Floats, Ints
 from daba.tools.synthetic.facade import crown, facade, house_height
 from daba.tools.synthetic.layout import Layout, Route, Surface, drive, left_of, picture_spacing
@@ -25,7 +25,7 @@ SPACING = 4.0
 """Metres between pictures for tracks of mean length 5; longer tracks need denser pictures."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Grid:
     """Streets x = 0, PITCH, …, (columns−1)·PITCH and y likewise."""
 

@@ -6,18 +6,18 @@ The world has z up and is measured in metres; a camera looks along its own +z, x
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from daba.core.frozen import frozen
 from daba.problem.problem import Floats, Ints
 
 VIEW_CYCLE = np.radians([0.0, 50.0, 0.0, -50.0])
 """Yaw of successive pictures relative to the direction of travel: ahead, left, ahead, right."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Surface:
     """Points drawn from the surfaces of a scene."""
 
@@ -31,7 +31,7 @@ class Surface:
         return Surface(self.points[rows], self.normals[rows], self.zones[rows])
 
 
-@dataclass(frozen=True)
+@frozen
 class Layout:
     """Where the cameras stand, and how to draw points around them."""
 
@@ -50,7 +50,7 @@ class Layout:
     """Who may see a point: cameras near it, or any camera."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Route:
     """A path on the ground, tabulated at even steps of arc length."""
 

@@ -5,10 +5,9 @@ The ray of image point u is `(u, d1 + d2 s + d3 s²)`, s = |u|²; `image_points`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from daba.core.frozen import frozen
 from daba.problem.problem import Floats
 
 HALF_IMAGE = np.array([800.0, 600.0])
@@ -16,7 +15,7 @@ HALF_IMAGE = np.array([800.0, 600.0])
 FOCAL = 850.0
 
 
-@dataclass(frozen=True)
+@frozen
 class Optics:
     """True intrinsics, and the focal length the user of the cameras believes in."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 
 NATURAL_TRACK = {"street": 5.0, "city": 5.0, "orbit": 8.0}
 """Mean number of observations per point when the user does not say."""
 
 
-@dataclass(frozen=True)
+@frozen
 class SceneOptions:
     """A synthetic scene and how far from the truth its start is."""
 

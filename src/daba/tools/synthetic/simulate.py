@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from daba.core.frozen import frozen
 from daba.problem.problem import Floats, Ints, Problem, camera_records, pixel_weights
 from daba.tools.synthetic import city, orbit, street
 from daba.tools.synthetic.layout import Layout
@@ -20,7 +21,7 @@ ROOM = 1.15
 """Views a point should have for each it gets: room for some tracks to be long."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Scene:
     """A synthetic problem twice: the observations are the same, the estimates differ."""
 
@@ -112,7 +113,7 @@ def _distances(truth: Problem) -> Floats:
     return np.minimum.reduceat(away, first).astype(np.float64)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Bend:
     """A smooth displacement D(x) = Σ a sin(k·x + φ): what drift leaves after loops are closed."""
 

@@ -7,10 +7,10 @@ that could see any of it; each point then tests only those.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from daba.core.frozen import frozen
 from daba.problem.problem import Ints
 from daba.tools.synthetic.layout import Layout, Surface
 from daba.tools.synthetic.optics import FOCAL, HALF_IMAGE, Optics, image_points
@@ -25,7 +25,7 @@ PARALLAX = np.radians(1.5)
 CONE = float(np.cos(np.arctan(1.1 * np.linalg.norm(HALF_IMAGE) / FOCAL)))
 
 
-@dataclass(frozen=True)
+@frozen
 class Views:
     """Cameras that see each point, best first: rows of a ragged table."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from daba.core.frozen import frozen
 from daba.problem.problem import Floats
 from daba.tools.viewer import paint
 
@@ -14,7 +13,7 @@ HIGH = 3.2
 """Height of the longest bar, in em."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Spread:
     """Errors of observations, in pixels, counted."""
 

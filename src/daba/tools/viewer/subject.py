@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.frozen import frozen
 from daba.io.ply import openings
 from daba.partition.partition import Partition, make_partition, num_frames
 from daba.problem.images import Images
@@ -54,7 +55,7 @@ class CameraObservations(NamedTuple):
     """Errors in pixels, as a reader of the file computes them; NaN where they are not known."""
 
 
-@dataclass(frozen=True)
+@frozen
 class ShownErrors:
     """Mean pixel error of each point and camera; NaN where nothing is seen."""
 

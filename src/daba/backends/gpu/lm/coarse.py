@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from daba.backends.gpu.kernels.lm import coarse as kernels
@@ -12,6 +11,7 @@ from daba.backends.gpu.lm.arrays import ObservationArrays, expand
 from daba.backends.gpu.lm.segments import Segments, cut
 from daba.backends.gpu.tensors import Tensor
 from daba.core.lm import CoarseBlocks, Kind
+from daba.core.types import distinct
 
 MATRIX, DOTS = 256, 512
 """Pairs of entries, and entries, that one program adds up."""
@@ -28,7 +28,7 @@ class CoarseLists:
         self.owner, device = owner.int(), a.owner[owner]
         self.clusters = int(coarse.block.max(initial=-1)) + 1  # without groups: all are clusters
         if kind.columns:
-            groups = np.unique(coarse.block[coarse.at_group])
+            groups = distinct(coarse.block[coarse.at_group])
             self.clusters = int(groups.min(initial=self.clusters))
         self._observations(coarse)
         seen = coarse.pair.shape[1]
