@@ -12,8 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 
 from daba.core.camera_models import PARAMETERS
-from daba.core.frozen import frozen
-from daba.core.types import Blocks, Bools, Floats, Int32, Int64, Known, Mask, Matrix, Tasks
+from daba.core.types import Blocks, Bools, Floats, Int32, Int64, Known, Mask, Matrix, Tasks, frozen
 
 ROW = PARAMETERS + 1
 """Numbers of a camera: its parameters, and which of the kind's models it is."""

@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike
 
 from daba.core import formulas
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
-from daba.core.types import LossParameters
+from daba.core.types import LossParameters, frozen
 
 
 @frozen

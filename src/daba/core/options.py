@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
 from daba.core.losses import Loss, Trivial
+from daba.core.types import frozen
 
 ROUNDS: dict[str, tuple[Literal["cameras", "points"], ...]] = {
     "none": (),

@@ -6,9 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from daba.core.camera_models import BUNDLER, BY_ID, PARAMETERS, CameraModel
-from daba.core.frozen import frozen
 from daba.core.lm import ROW, Kind
-from daba.core.types import Floats, Int32
+from daba.core.types import Floats, Int32, frozen
 from daba.distributed.comm.base import Communicator
 from daba.distributed.lm_rays import fixed_points, image_priors, point_priors
 from daba.distributed.lm_shard import NO_IMAGE_PRIORS, ImagePriors, LmInput

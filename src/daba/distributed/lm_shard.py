@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daba.core.frozen import frozen
 from daba.core.lm import NO_PRIORS, Estimate, Images, Kind, Loss, Observations
-from daba.core.types import Bools, Floats, Int32, Int64, Known, Mask, Tasks, distinct
+from daba.core.types import Bools, Floats, Int32, Int64, Known, Mask, Tasks, distinct, frozen
 from daba.distributed.comm.base import Communicator, Exchange
 from daba.distributed.shard import Boundary, Shard, boundary_of, make_tasks
 from daba.partition.ordering import Extent, pointers

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.distributed.shard import NUMBER
 
 REPORTED = 20

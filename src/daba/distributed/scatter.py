@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
 from daba.core.options import Options
+from daba.core.types import frozen
 from daba.distributed.comm.base import Communicator, assign_devices
 from daba.distributed.shard import Shard, State, join
 from daba.partition.ordering import ON_HOST, Layout, NumpyArrays, Piece, inverse, lay_out

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from daba.core.frozen import frozen
-from daba.core.types import Devices, Int32, Observations, State, Tasks
+from daba.core.types import Devices, Int32, Observations, State, Tasks, frozen
 from daba.partition.ordering import (
     ON_HOST,
     Error,

@@ -13,9 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
 from daba.core.losses import Loss, make_loss
-from daba.core.types import distinct
+from daba.core.types import distinct, frozen
 from daba.problem.priors import Priors, Targets
 from daba.problem.problem import Bools, Ints, Problem
 from daba.problem.similarity import aligned

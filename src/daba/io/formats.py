@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.io import colmap
 from daba.io.colmap.model import NEEDED
 from daba.io.files import PathLike, split_suffix

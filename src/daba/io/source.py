@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.partition.ordering import Records
 from daba.problem.checks import check_observations
 from daba.problem.problem import Floats, Problem

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
 from daba.core.losses import Loss
-from daba.core.types import distinct
+from daba.core.types import distinct, frozen
 from daba.io.files import PathLike, open_input
 from daba.problem.checks import LARGEST
 from daba.problem.priors import Targets

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 
 PROGRAM = 215_000_000
 """Bytes of a process that solves next to nothing: the interpreter, its libraries, the kernels."""

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from daba.core.frozen import frozen
-from daba.core.types import distinct
+from daba.core.types import distinct, frozen
 from daba.partition.partition import Partition, frames_of, stable_order
 from daba.problem.problem import Floats, Ints, Problem
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
-from daba.core.types import distinct
+from daba.core.types import distinct, frozen
 from daba.problem.problem import Ints, Problem
 
 ROOM = 1.05

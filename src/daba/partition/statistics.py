@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from daba.core.frozen import frozen
-from daba.core.types import distinct
+from daba.core.types import distinct, frozen
 from daba.partition.memory_model import Holding
 from daba.partition.partition import Partition
 from daba.problem.checks import CAMERA_RECORD

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
 from daba.core.losses import make_loss
+from daba.core.types import frozen
 from daba.problem.priors import Priors, Targets
 
 Bools = NDArray[np.bool_]

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from daba.core.frozen import frozen
-from daba.core.types import median
+from daba.core.types import frozen, median
 from daba.problem.constraints import describe
 from daba.problem.images import Images
 from daba.problem.intrinsics import (

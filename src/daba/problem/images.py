@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 
 
 @frozen

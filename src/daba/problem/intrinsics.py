@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daba.core.frozen import frozen
-from daba.core.types import distinct, median
+from daba.core.types import distinct, frozen, median
 from daba.problem.problem import Floats, Ints, Problem
 
 _CHUNK = 1 << 18  # observations handled at once, so that memory stays small

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from daba.core.camera_models import BY_ID, MODELS, PARAMETERS, CameraModel, image_points, unproject
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
-from daba.core.types import distinct
+from daba.core.types import distinct, frozen
 
 if TYPE_CHECKING:
     from daba.problem.problem import Problem

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from daba.core.camera_models import BY_ID
-from daba.core.frozen import frozen
-from daba.core.types import distinct
+from daba.core.types import distinct, frozen
 from daba.problem.intrinsics import mean_reprojection_error
 from daba.problem.optics import Optics
 from daba.problem.problem import Problem

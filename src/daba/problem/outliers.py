@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.problem.images import Images
 from daba.problem.intrinsics import pixel_errors, points_behind
 from daba.problem.optics import observe

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
 from daba.core.losses import Loss, Trivial
+from daba.core.types import frozen
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
 from daba.core.options import Options
+from daba.core.types import frozen
 from daba.distributed.comm.base import Traffic, peak_memory
 from daba.problem.problem import Problem
 

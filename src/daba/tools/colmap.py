@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
 from daba.core.losses import Loss, make_loss
+from daba.core.types import frozen
 from daba.io.colmap.memory import is_reconstruction, load_reconstruction, update
 from daba.io.colmap.theirs import pycolmap
 from daba.problem.problem import Bools, Problem

@@ -10,8 +10,7 @@ from __future__ import annotations
 import torch
 
 from daba.backends.gpu.tensors import Tensor
-from daba.core.frozen import frozen
-from daba.core.types import Observations
+from daba.core.types import Observations, frozen
 
 WINDOW = 8192
 """Points are sorted by their number of observations inside such windows: neighbours in memory are

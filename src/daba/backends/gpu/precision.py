@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import triton.language as tl
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 
 
 @frozen

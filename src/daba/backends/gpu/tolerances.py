@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from daba.core.frozen import frozen
 from daba.core.options import Options
+from daba.core.types import frozen
 
 EXACT, SMALL, FEW = 6000, 1000, 400
 """Cameras up to which the CPU would consider a direct solution: there, with `auto`, conjugate

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 
 Arrays = dict[str, Any]
 """Arrays with a row for each variable, by block: "cameras", "points", or both."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.io.colmap.parts import Parts, Rig
 from daba.io.colmap.poses import compose, from_colmap, inverted, to_colmap
 from daba.problem.optics import Optics

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.io.files import reason
 from daba.io.folders import FORMAT, MANIFEST
 from daba.io.store.arrays import Entry

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from daba.backends.operations import Block
-from daba.core.frozen import frozen
-from daba.core.types import Bools, Floats
+from daba.core.types import Bools, Floats, frozen
 from daba.distributed.comm.base import Communicator, Exchange
 from daba.distributed.shard import Shard, State, join
 from daba.partition.ordering import Extent, Piece, Records

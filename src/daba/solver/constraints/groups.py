@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from daba.core.frozen import frozen
-from daba.core.types import Bools, Floats, Int32, Int64, distinct
+from daba.core.types import Bools, Floats, Int32, Int64, distinct, frozen
 from daba.distributed.shard import Shard, State
 from daba.partition.ordering import Extent
 from daba.problem.problem import Ints

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.core.version import __version__
 from daba.tools.bench.methods import METHODS
 from daba.tools.bench.problems import BenchProblem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 
 
 @frozen

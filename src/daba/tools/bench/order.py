@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.tools.bench.methods import METHODS
 from daba.tools.bench.results import BenchRun, Curve, Results
 from daba.tools.report.tables import Cell, Entry, Table, number, several

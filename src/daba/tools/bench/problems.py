@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.io.files import split_suffix, writing_folder
 
 SCENES = ("city:100:10000", "orbit:60:6000")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.tools.bench.cases import FOOTPRINT
 
 COLUMNS = (

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.runtime.backend import why_no_gpu
 from daba.tools.bench.cases import DEVICES, FULL, LOSSES, Backend, make_cases
 from daba.tools.bench.folder import Folder

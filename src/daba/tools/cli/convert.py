@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.tools.cli.arguments import Arg, Intrinsics, Kind, Overwrite, Quiet, Rigs, parse
 from daba.tools.cli.outputs import check_problem_target
 

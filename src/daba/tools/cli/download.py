@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.tools.cli.arguments import Arg, Json, parse
 from daba.tools.cli.console import make_console, to_json
 from daba.tools.datasets import DATASETS, Dataset, cache_folder, fetch, find

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Literal, get_args, get_origin
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.tools.cli.arguments import Flag
 from daba.tools.cli.console import BOLD, styled
 

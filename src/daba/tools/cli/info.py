@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.problem.diagnostics import Diagnostics, Distribution, inspect
 from daba.problem.images import Images
 from daba.problem.optics_summary import OpticsSummary, describe

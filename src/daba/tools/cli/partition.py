@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
 from daba.core.options import Options
 from daba.core.text import size
+from daba.core.types import frozen
 from daba.io.constraint_options import ConstraintOptions, constrain
 from daba.io.store.store import Store
 from daba.io.store.writing import write_store

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.io.files import file_target
 from daba.tools.cli.arguments import Arg, Quiet, parse
 

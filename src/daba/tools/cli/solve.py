@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
 from daba.core.losses import LOSSES, Trivial, make_loss
 from daba.core.options import Options
+from daba.core.types import frozen
 from daba.io.constraint_options import ConstraintOptions, constrain
 from daba.runtime.observers import REASONS, Interrupt
 from daba.tools.cli.arguments import (

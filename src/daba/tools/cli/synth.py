@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.tools.cli.arguments import Arg, Quiet, flags_of, parse
 from daba.tools.cli.outputs import check_problem_target
 from daba.tools.synthetic.options import SceneOptions

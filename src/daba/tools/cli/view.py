@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
 from daba.core.text import printable
+from daba.core.types import frozen
 from daba.tools.cli.arguments import Arg, Intrinsics, Quiet, parse
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.tools.cli.arguments import Quiet, parse
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.distributed.comm.base import Communicator
 from daba.partition.partition import Partition
 from daba.problem.images import Images

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.io.files import PathLike
 from daba.problem.outliers import Dropped
 from daba.problem.problem import Floats, Ints

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 
-from daba.core.frozen import frozen
 from daba.core.text import as_html
+from daba.core.types import frozen
 
 BETTER = "†"
 """Marks, in Markdown, what is better than the reference; in HTML a colour does, too."""

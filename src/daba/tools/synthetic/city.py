@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.problem.problem import Floats, Ints
 from daba.tools.synthetic.facade import crown, facade, house_height
 from daba.tools.synthetic.layout import Layout, Route, Surface, drive, left_of, picture_spacing

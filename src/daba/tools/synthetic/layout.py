@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.problem.problem import Floats, Ints
 
 VIEW_CYCLE = np.radians([0.0, 50.0, 0.0, -50.0])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.problem.problem import Floats
 
 HALF_IMAGE = np.array([800.0, 600.0])

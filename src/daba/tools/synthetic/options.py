@@ -6,7 +6,7 @@ import math
 from typing import Literal
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 
 NATURAL_TRACK = {"street": 5.0, "city": 5.0, "orbit": 8.0}
 """Mean number of observations per point when the user does not say."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.problem.problem import Floats, Ints, Problem, camera_records, pixel_weights
 from daba.tools.synthetic import city, orbit, street
 from daba.tools.synthetic.layout import Layout

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.problem.problem import Ints
 from daba.tools.synthetic.layout import Layout, Surface
 from daba.tools.synthetic.optics import FOCAL, HALF_IMAGE, Optics, image_points

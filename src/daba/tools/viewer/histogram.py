@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.problem.problem import Floats
 from daba.tools.viewer import paint
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 from daba.io.ply import openings
 from daba.partition.partition import Partition, make_partition, num_frames
 from daba.problem.images import Images

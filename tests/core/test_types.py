@@ -10,7 +10,7 @@ from functools import cached_property
 
 import pytest
 
-from daba.core.frozen import frozen
+from daba.core.types import frozen
 
 
 @frozen
