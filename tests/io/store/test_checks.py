@@ -18,6 +18,7 @@ from daba.core.errors import DabaError
 from daba.io.store import writing
 from daba.io.store.store import Store
 from daba.problem.priors import Priors, Targets
+from daba.problem.problem import Problem
 
 Capsys = pytest.CaptureFixture[str]
 PROBLEM = odd_problem(8, 40, 400, 3)
@@ -75,8 +76,27 @@ def test_pieces_are_refused(
         found.piece(0), found.focal(0), found.numbers(0)
     assert expected in str(caught.value)
     assert str(folder / "device-0000") in str(caught.value)
-    with pytest.raises(DabaError):
+
+
+@pytest.mark.parametrize(("name", "change", "expected"), WRONG)
+def test_a_whole_problem_is_refused_or_right(
+    name: str, change: Callable[[np.ndarray], None], expected: str, folder: Path
+) -> None:
+    """It does not need what another device has, too."""
+    reseal(folder, 0, name, change)
+    if change is swap and name.startswith("outer") or name == "outer-weight":
+        assert_equal(Store(folder).load(), PROBLEM)
+        return
+    with pytest.raises(DabaError) as caught:
         Store(folder).load()
+    assert str(folder) in str(caught.value)
+    if name != "point_id":  # which is compared with those of all devices
+        assert expected in str(caught.value)
+
+
+def assert_equal(found: Problem, expected: Problem) -> None:
+    for array in ("cameras", "points", "camera_index", "point_index", "u", "weights", "focal"):
+        np.testing.assert_array_equal(getattr(found, array), getattr(expected, array))
 
 
 @pytest.mark.parametrize(("name", "change", "expected"), [WRONG[0], WRONG[7], WRONG[15]])

@@ -1,8 +1,8 @@
 """What the arrays of a device may hold: a checksum tells of damage, not of sense.
 
-Kernels trust indices and their order, and a process that solves a part of a store never sees the
-whole problem. So every file is looked through once, when it is opened, by the rules for whole
-problems and by those of `Piece`.
+Whoever reads a file trusts its indices and their order, so they are looked through when it is
+opened. Numbers are looked through before they are handed out as a `Piece`, since a process that
+solves a part of a store never sees the whole problem; a whole problem is validated as any other.
 """
 
 from __future__ import annotations
@@ -18,13 +18,28 @@ _ROWS = 1 << 15
 """Rows compared at once, few enough for the cache: 0.8 ns each, on a core of 2.5 GHz."""
 
 
-def check_array(name: str, array: np.ndarray, device: int, extent: Extent) -> None:
+def check_indices(name: str, array: np.ndarray, device: int, extent: Extent) -> None:
+    """Raise `DabaError` for the first entry of a device's file that leads nowhere."""
+    match name:
+        case "camera_id":
+            check_range(array, 0, extent.cameras)
+        case "point_id":
+            check_range(array, 0, extent.points)
+        case "intra-id" | "inter-id":
+            check_range(array, 0, extent.observations)
+        case "intra-camera" | "inter-camera" | "outer-camera":
+            _check_ends(array, extent.camera_ptr, device, elsewhere=name == "inter-camera")
+        case "intra-point" | "inter-point" | "outer-point":
+            _check_ends(array, extent.point_ptr, device, elsewhere=name == "outer-point")
+
+
+def check_numbers(name: str, array: np.ndarray, extent: Extent) -> None:
     """Raise `DabaError` for the first entry of a device's file that makes no sense."""
     match name:
-        case "camera_id" | "point_id":
-            count = extent.cameras if name == "camera_id" else extent.points
-            check_range(array, 0, count)
-            check_distinct(array, count)
+        case "camera_id":
+            check_distinct(array, extent.cameras)
+        case "point_id":
+            check_distinct(array, extent.points)
         case "cameras":
             check_finite("camera", array)
             check_rotations(array)
@@ -32,16 +47,10 @@ def check_array(name: str, array: np.ndarray, device: int, extent: Extent) -> No
             check_finite("point", array)
         case "focal":
             check_positive("camera", "focal length", array)
-        case "intra-u" | "inter-u" | "outer-u":
+        case "intra-u" | "inter-u" | "outer-u" | "intra-pixels" | "inter-pixels" | "outer-pixels":
             check_finite("observation", array)
         case "intra-weight" | "inter-weight" | "outer-weight":
             check_positive("observation", "weight", array)
-        case "intra-id" | "inter-id":
-            check_range(array, 0, extent.observations)
-        case "intra-camera" | "inter-camera" | "outer-camera":
-            _check_ends(array, extent.camera_ptr, device, elsewhere=name == "inter-camera")
-        case "intra-point" | "inter-point" | "outer-point":
-            _check_ends(array, extent.point_ptr, device, elsewhere=name == "outer-point")
 
 
 def check_order(kind: str, records: Records) -> None:

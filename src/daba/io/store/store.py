@@ -26,7 +26,7 @@ from daba.io.files import PathLike
 from daba.io.info import checked_info
 from daba.io.source import CHUNK
 from daba.io.store.arrays import Entry, open_array
-from daba.io.store.checks import check_array, check_distinct, check_order
+from daba.io.store.checks import check_distinct, check_indices, check_numbers, check_order
 from daba.io.store.manifest import (
     constraint_file,
     device_folder,
@@ -52,7 +52,8 @@ from daba.problem.rays import radial_optics
 
 class Store:
     """A store that is open to read. Files are checked when they are first used: that they are as
-    they were written, and that what they hold makes sense."""
+    they were written, that indices lead somewhere, and, of what a device works on, that all of it
+    makes sense."""
 
     def __init__(self, path: PathLike) -> None:
         self.path = Path(path)
@@ -66,6 +67,7 @@ class Store:
                     f"{self.path / device_folder(device)} is missing: the store is incomplete"
                 )
         self._checked: set[Path | str] = set()
+        self._looked_through: set[Path] = set()
 
     @property
     def name(self) -> str:
@@ -135,40 +137,49 @@ class Store:
                 "it and save it again (daba convert) to adjust it by rays"
             )
         return Piece(
-            camera_id=self.array(device, "camera_id"),
-            point_id=self.array(device, "point_id"),
-            cameras=self.array(device, "cameras"),
-            points=self.array(device, "points"),
-            intra=self.records(device, "intra", error),
-            inter=self.records(device, "inter", error),
-            outer=self.records(device, "outer", error),
+            camera_id=self.sound(device, "camera_id"),
+            point_id=self.sound(device, "point_id"),
+            cameras=self.sound(device, "cameras"),
+            points=self.sound(device, "points"),
+            intra=self.sound_records(device, "intra", error),
+            inter=self.sound_records(device, "inter", error),
+            outer=self.sound_records(device, "outer", error),
             constraints=self.constraints(device),
         )
 
     def focal(self, device: int) -> Floats:
         """Focal lengths of the device's cameras, in pixels."""
-        return self.array(device, "focal")
+        return self.sound(device, "focal")
 
     def numbers(self, device: int) -> tuple[Ints, Ints]:
         """The problem's numbers of the piece's intra and inter observations."""
         return self.array(device, "intra-id"), self.array(device, "inter-id")
 
     def array(self, device: int, name: str) -> np.ndarray:
-        """One file of a device, memory-mapped and read-only."""
-        path = self.path / device_folder(device) / f"{name}.npy"
+        """One file of a device, memory-mapped and read-only; indices lead somewhere."""
+        path = self._file(device, name)
         new = path not in self._checked
         array = self._open(path, self.manifest.parts[device].arrays[name])
         if new:
             with _named(path):
-                check_array(name, array, device, self.extent)
+                check_indices(name, array, device, self.extent)
+        return array
+
+    def sound(self, device: int, name: str) -> np.ndarray:
+        """The same, of numbers that make sense."""
+        array, path = self.array(device, name), self._file(device, name)
+        if path not in self._looked_through:
+            with _named(path):
+                check_numbers(name, array, self.extent)
+            self._looked_through.add(path)
         return array
 
     def check(self, device: int) -> None:
-        """Look through all files of a device, needed or not; each is looked through only once."""
+        """Look through all files of a device, needed or not."""
         for name in self.manifest.parts[device].arrays:
-            self.array(device, name)
+            self.sound(device, name)
         for kind in ("intra", "inter", "outer"):
-            self.records(device, kind)
+            self.sound_records(device, kind)
 
     def partition(self) -> Partition:
         """The partition that the store was made with, in the problem's own order."""
@@ -223,10 +234,16 @@ class Store:
         """The problem's number of each camera or point, in device order: each once."""
         order = np.concatenate([self.array(device, name) for device in range(self.devices)])
         with _named(self.path):
-            check_distinct(order, len(order))
+            try:
+                check_distinct(order, len(order))
+            except DabaError:
+                for device in range(self.devices):
+                    self.sound(device, name)  # one of them may have it twice
+                raise
         return order
 
     def records(self, device: int, kind: str, error: Error = "ray") -> Records:
+        """One kind of a device's observations; indices lead somewhere, and are in their order."""
         found = Records(*(self.array(device, f"{kind}-{what}") for what in Records._fields))
         if (label := f"{device} {kind}") not in self._checked:
             with _named(self.path / device_folder(device)):
@@ -240,10 +257,21 @@ class Store:
             pixels = found.u * self._focals[found.camera, None]
         return found._replace(u=pixels, weight=np.ones(len(pixels)))
 
+    def sound_records(self, device: int, kind: str, error: Error = "ray") -> Records:
+        """The same, of numbers that make sense."""
+        for what in Records._fields:
+            self.sound(device, f"{kind}-{what}")
+        if error == "pixel" and self.manifest.has_pixels:
+            self.sound(device, f"{kind}-pixels")
+        return self.records(device, kind, error)
+
     @cached_property
     def _focals(self) -> Floats:
         """Focal lengths of all cameras, in device order."""
         return np.concatenate([self.focal(device) for device in range(self.devices)])
+
+    def _file(self, device: int, name: str) -> Path:
+        return self.path / device_folder(device) / f"{name}.npy"
 
     def _open(self, path: Path, entry: Entry) -> np.ndarray:
         array = open_array(path, entry, check=path not in self._checked)

@@ -30,7 +30,7 @@ def load_whole(store: Store) -> Problem:
     camera_order, point_order = store.order("camera_id"), store.order("point_id")
     whole = _Arrays(m.cameras, m.points, m.observations, pixels=solved or m.has_pixels)
     try:
-        for device in _checked_ahead(store):
+        for device in _opened_ahead(store):
             whole.add(store, device, camera_order, point_order)
         parts = whole.constraints
         joined = concatenate(parts, store.extent.camera_ptr, store.extent.point_ptr)
@@ -40,24 +40,27 @@ def load_whole(store: Store) -> Problem:
     except DabaError as error:
         if str(error).startswith(str(store.path)):
             raise
+        for device in range(store.devices):
+            store.check(device)  # which file it was
         raise DabaError(f"{store.path}: {error}") from error
 
 
-def _checked_ahead(store: Store) -> Iterator[int]:
-    """The devices in turn, each when its files were looked through: by another thread, which is at
+def _opened_ahead(store: Store) -> Iterator[int]:
+    """The devices in turn, each when all of its files were opened: by another thread, which is at
     the next ones while this one is used."""
     done: SimpleQueue[Exception | None] = SimpleQueue()
 
-    def check_all() -> None:
+    def open_all() -> None:
         for device in range(store.devices):
             try:
-                store.check(device)
+                for name in store.manifest.parts[device].arrays:
+                    store.array(device, name)
                 done.put(None)
             except Exception as error:
                 done.put(error)
                 return
 
-    Thread(target=check_all, daemon=True).start()
+    Thread(target=open_all, daemon=True).start()
     for device in range(store.devices):
         if (error := done.get()) is not None:
             raise error
