@@ -278,27 +278,25 @@ def _observations(
         key = key[order]
     of = frame[image]
     points = shard.num_points + len(shard.ghost_points)
+    ptr = pointers(point, points)
     runs = _first(key // shard.extent.cameras)
     lengths = np.diff(np.append(runs, len(key)))
-    mine = np.flatnonzero(of < num_frames)
-    by_point = mine
+    by_point = mine = np.flatnonzero(of < num_frames)
     if len(shard.ghost_points):
         at = _places(shard.num_points, shard.extent.point_ptr[shard.first], shard.ghost_points)
         by_point = mine[np.argsort(at[point[mine]], kind="stable")]
     order = by_point[stable_order(of[by_point], num_frames)]
-    point_device = np.repeat(np.arange(shard.num_devices), np.diff(shard.devices.point_ptr))
-    owner = np.concatenate([point_device, np.full(len(shard.ghost_points), -1)])
-    home = np.concatenate([device, np.full(len(cluster) - num_frames, -2)])
-    within = home[of] == owner[point]
-    counts = np.bincount(point[within], minlength=points)[: shard.num_points]
-    ptr = pointers(point, points)
-    lo = ptr[: shard.num_points]
-    # own observations follow each other: clusters are numbered device after device
-    first = np.full(shard.num_points, len(of))
-    inside = np.flatnonzero(within)
-    np.minimum.at(first, point[inside], inside)
-    begin = np.where(counts > 0, first, lo)
-    inter = order[~within[order]]
+    begin, end, inter = ptr[: shard.num_points], ptr[1 : shard.num_points + 1], order[:0]
+    if shard.extent.devices > 1:
+        within = _within_devices(shard, of, point, device, len(cluster))
+        inter = order[~within[order]]
+        inside = np.flatnonzero(within)
+        # own observations follow each other: clusters are numbered device after device
+        counts = np.bincount(point[inside], minlength=points)[: shard.num_points]
+        first = np.full(shard.num_points, len(of))
+        np.minimum.at(first, point[inside], inside)
+        begin = np.where(counts > 0, first, begin)
+        end = begin + counts
     return Observations(
         frame=np.ascontiguousarray(of),
         image=np.ascontiguousarray(image),
@@ -311,10 +309,20 @@ def _observations(
         run_begin=np.repeat(runs, lengths).astype(np.int32),
         run_end=np.repeat(runs + lengths, lengths).astype(np.int32),
         own_begin=begin.astype(np.int64),
-        own_end=(begin + counts).astype(np.int64),
+        own_end=end.astype(np.int64),
         inter_ptr=pointers(of[inter], num_frames),
         inter_obs=inter.astype(np.int32),
     )
+
+
+def _within_devices(
+    shard: Shard, of: Int32, point: Int32, device: np.ndarray, frames: int
+) -> Bools:
+    """Which observations are of a frame and a point of the same device here."""
+    point_device = np.repeat(np.arange(shard.num_devices), np.diff(shard.devices.point_ptr))
+    owner = np.concatenate([point_device, np.full(len(shard.ghost_points), -1)])
+    home = np.concatenate([device, np.full(frames - len(device), -2)])
+    return np.asarray(home[of] == owner[point])
 
 
 def _places(own: int, start: int, ghosts: np.ndarray) -> np.ndarray:

@@ -35,8 +35,7 @@ def compile_symbolic() -> None:
     from daba.backends.cpu.cache import compile_jobs, job
     from daba.backends.cpu.compiled import compiled
 
-    tiles = compiled("lm.tiles")
-    compile_jobs([job(tiles.count_pairs), job(tiles.mark_pairs)], tell=False)
+    compile_jobs([job(compiled("lm.tiles").count_pairs)], tell=False)
 
 
 def lm_jobs(kind: Kind, coarse: bool) -> list[Job]:

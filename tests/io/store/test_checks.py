@@ -84,7 +84,7 @@ def test_a_whole_problem_is_refused_or_right(
 ) -> None:
     """It does not need what another device has, too."""
     reseal(folder, 0, name, change)
-    if change is swap and name.startswith("outer") or name == "outer-weight":
+    if (change is swap and name.startswith("outer")) or name == "outer-weight":
         assert_equal(Store(folder).load(), PROBLEM)
         return
     with pytest.raises(DabaError) as caught:

@@ -51,10 +51,12 @@ class LevenbergMarquardt(Solver):
         self.radius, self.shrink = options.first_radius, FIRST_SHRINK
         self.priors = make_prior_terms(parts, network)
         self.x = ops.upload(parts.x)
-        self.hidden = self.hide()
+        self.value, self.total = self.evaluate()
+        self.hidden = 0
         """Observations of points that their cameras do not see at the start."""
-        self.value = self.with_priors(ops.objective(self.x), self.x)
-        self.total = network.sum(self.value)
+        if parts.kind.error == "pixel" and self.total[2] > 0:
+            self.hidden = self.hide()
+            self.value, self.total = self.evaluate()
         self.counts, self.moved = Counts(), True
         self.checked = self.total[0]
 
@@ -85,14 +87,17 @@ class LevenbergMarquardt(Solver):
     def hide(self) -> int:
         """Take the weight from what cameras do not see: an error that is not a number cannot fall.
         All that sees an observation takes it, its ghosts' owners too; counted over all devices."""
-        if self.parts.kind.error == "ray":
-            return 0
         hidden = ~self.ops.visible(self.x)
         self.parts.obs.weight[hidden] = 0.0
         self.ops.take_weights()
         count = np.zeros((self.parts.devices, 1))
         count[0] = np.count_nonzero(hidden[: self.parts.obs.point_ptr[self.parts.num_points]])
         return int(self.network.sum(count)[0])
+
+    def evaluate(self) -> tuple[Floats, Floats]:
+        """F, Σ ω²|r|², and points that a camera does not see, of each device and of all."""
+        value = self.with_priors(self.ops.objective(self.x), self.x)
+        return value, self.network.sum(value)
 
     def linearize(self) -> None:
         self.ops.linearize(self.x)

@@ -19,8 +19,6 @@ def make_plan(obs: Observations, cluster: Int32, B: int) -> tuple[Plan, Cost]:
     first frames."""
     from daba.backends.cpu.compiled import compiled
 
-    tiles = compiled("lm.tiles")
-
     F = len(cluster)
     members = np.argsort(cluster, kind="stable")
     sizes = np.bincount(cluster)
@@ -28,33 +26,35 @@ def make_plan(obs: Observations, cluster: Int32, B: int) -> tuple[Plan, Cost]:
     within = np.empty(F, np.int64)
     within[members] = np.arange(F) - np.repeat(begins[:-1], sizes)
     square = np.concatenate([[0], np.cumsum(sizes * sizes)]).astype(np.int64)
-    adjacent = np.zeros(int(square[-1]), bool)
-    tiles.mark_pairs(obs, square[:-1][cluster] + within * sizes[cluster], within, adjacent)
+    pairs = np.zeros(int(square[-1]), np.int32)
+    compiled("lm.tiles").count_pairs(
+        obs, square[:-1][cluster] + within * sizes[cluster], within, pairs
+    )
     size = int(min(max(1, TILE // B), sizes.max()))
     rows, structures = [], []
     for c, n in enumerate(sizes):
-        order, filled = best_order(adjacent[square[c] : square[c + 1]].reshape(n, n), size, B)
-        padded = np.full(len(filled) * size, -1, np.int32)
-        padded[:n] = members[begins[c] : begins[c + 1]][order]
+        common = pairs[square[c] : square[c + 1]].reshape(n, n)
+        order, filled = best_order(common > 0, size, B)
+        padded = np.full((2, len(filled) * size), [[-1], [0]])
+        padded[0, :n] = members[begins[c] : begins[c + 1]][order]
+        padded[1, :n] = np.tril(common[order][:, order]).sum(axis=1) if n > 1 else common[0]
         rows.append(padded)
         structures.append(filled)
-    frame_at = np.concatenate(rows)
+    frame_at, blocks = np.concatenate(rows, axis=1)
     used = np.flatnonzero(frame_at >= 0)
     place = np.empty(F, np.int32)
     place[frame_at[used]] = used
-    pairs = np.zeros(F, np.int64)
-    tiles.count_pairs(obs, place, pairs)
     plan = Plan(
         size,
         place,
-        frame_at,
-        *_shares(obs, np.where(frame_at >= 0, pairs[frame_at], 0), place),
+        frame_at.astype(np.int32),
+        *_shares(obs, blocks, place),
         *_tiles(structures),
     )
     side = B * size
     flops = sum(factor_flops(filled, side) for filled in structures)
     room = 16.5 * side * side * len(plan.level_row)
-    return plan, Cost(float(pairs.sum()), flops, room, float(adjacent.mean()))
+    return plan, Cost(float(blocks.sum()), flops, room, float((pairs > 0).mean()))
 
 
 def _shares(obs: Observations, cost: np.ndarray, place: Int32) -> tuple[Int64, Int64, Int32]:

@@ -32,8 +32,8 @@ class CpuOperations(HostArrays):
         B, G = shard.kind.block, shard.kind.columns
         F, I = shard.num_frames, int(shard.images.frame_ptr[-1])
         K, all_points = len(shard.obs.frame), len(shard.x.points)
-        self.J = np.zeros((K, records.record(B)))
-        self.Jg = np.zeros((K, 2 * G))
+        self.J, self.Jg = np.empty((K, records.record(B))), np.empty((K, 2 * G))
+        self.J[:, 2 * B + 2 :] = 0.0  # read as if it were numbers
         self.U, self.g = np.zeros((F, B, B)), np.zeros((F, B))
         self.V, self.g_l = np.zeros((all_points, 6)), np.zeros((all_points, 3))
         self.X, self.T, self.g_s = np.zeros((I, B, G)), np.zeros((I, G, G)), np.zeros((I, G))

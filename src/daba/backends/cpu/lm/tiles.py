@@ -9,27 +9,14 @@ from daba.core.lm import Blocks, Bools, Int32, Int64, Observations, Plan
 
 
 @serial
-def count_pairs(obs: Observations, place: Int32, pairs: Int64):
-    """pairs[i] = blocks that frame i's rows of the lower triangle of S are summed from."""
-    pairs[:] = 0
-    for k in range(len(obs.frame)):
-        i = obs.frame[k]
-        if i < len(pairs):
-            total = 0
-            for m in range(obs.run_begin[k], obs.run_end[k]):
-                total += place[obs.frame[m]] <= place[i]
-            pairs[i] += total
-
-
-@serial
-def mark_pairs(obs: Observations, row: Int64, within: Int64, adjacent: Bools):
-    """Which frames of a cluster see a common point: row[i] is where the row of frame i begins, and
-    within[k] the column of frame k in its cluster's matrix."""
+def count_pairs(obs: Observations, row: Int64, within: Int64, pairs: Int32):
+    """How many blocks are added up for each pair of frames of a cluster: row[i] is where the row of
+    frame i begins, and within[k] the column of frame k in its cluster's matrix."""
     for k in range(len(obs.frame)):
         i = obs.frame[k]
         if i < len(row):
             for m in range(obs.run_begin[k], obs.run_end[k]):
-                adjacent[row[i] + within[obs.frame[m]]] = True
+                pairs[row[i] + within[obs.frame[m]]] += 1
 
 
 @fast
