@@ -161,7 +161,7 @@ def rays_from_forward(
         r = 1 + ρ2 * (k1 + ρ2 * k2)
         px = focal[cam] * np.sqrt(s) * np.abs(r / z - 1)
         px = px[~beyond]
-        square += float(px @ px)
+        square += float(np.sum(px**2))
         worst = max(worst, float(px.max(initial=0.0)))
         outside += int(beyond.sum())
     inside = max(len(u) - outside, 1)
@@ -302,7 +302,7 @@ def point_errors(problem: Problem) -> Floats:
 
 def summarize_errors(errors: Floats, behind: int) -> PixelError:
     with np.errstate(over="ignore"):
-        mean_square = float(errors @ errors) / len(errors)
+        mean_square = float(np.mean(errors**2))
     return PixelError(
         rms=mean_square**0.5,
         mean=float(errors.mean()),

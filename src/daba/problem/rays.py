@@ -231,7 +231,7 @@ def rays_fit(problem: Problem) -> dict[str, float]:
         return {"rms_px": 0.0, "max_px": 0.0}
     rows = np.column_stack([lens[:, 0], lens[:, 4:]])
     off = forward_residual(group[k], problem.u[k], focal, d, rows)
-    return {"rms_px": float(np.sqrt(off @ off / len(off))), "max_px": float(off.max())}
+    return {"rms_px": float(np.sqrt(np.mean(off**2))), "max_px": float(off.max())}
 
 
 def lenses(optics: Optics) -> Floats:

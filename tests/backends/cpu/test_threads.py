@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from places import ROOT
@@ -111,6 +112,39 @@ def test_more_threads_than_cores_may_be_asked_for(compiled: None, methods: tuple
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
     done = subprocess.run(
         [sys.executable, "-c", MORE, *methods], env={**environment, "PYTHONPATH": path},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+IDLE = """
+import os, time
+import numpy
+import daba
+
+def running():
+    threads = [open(f"/proc/self/task/{t}/stat").read() for t in os.listdir("/proc/self/task")]
+    return sum(line.rpartition(")")[2].split()[0] == "R" for line in threads)
+
+while running() > 1:  # threads of NumPy's BLAS begin by spinning
+    time.sleep(0.05)
+problem = daba.generate(daba.SceneOptions(cameras=40, points=6000)).start
+daba.save(problem, "problem.txt")
+assert running() == 1, "saving"
+problem = daba.load("problem.txt", intrinsics="standard")
+assert running() == 1, "loading"
+daba.solve(problem, iterations=1)
+time.sleep(0.01)  # they spin for some microseconds
+assert running() == 1, "solving"
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="no /proc here")
+def test_no_thread_of_blas_spins_beside_a_solve(compiled: None, tmp_path: Path) -> None:
+    """It would have the core that the next solve needs."""
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
+    done = subprocess.run(
+        [sys.executable, "-c", IDLE], env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path,
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -30,7 +30,11 @@ PREFIX = "scipy_"
 """Of the BLAS that SciPy's wheels bring, its file and its functions."""
 FUNCTIONS = ("dgemm", "dgemv", "ddot")
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
-"""Environment variables by which it is told how many threads to have."""
+"""Environment variables by which it is told how many threads to have, …"""
+PATIENCE = ("OPENBLAS_THREAD_TIMEOUT", "16")
+"""… and for how many cycles, 2 to this power, those spin when they have nothing to do. Without, it
+is a tenth of a second after each solve that others could have used: the next one, begun at once,
+takes half as long again."""
 NAME = b"BLAS"
 """Of what they are handed over in; any."""
 
@@ -157,14 +161,12 @@ def _blas_module() -> Iterator[None]:
 
 def _blas_library() -> Any:
     """SciPy's own, or None: of other builds only SciPy knows where it is. With one thread, for now:
-    others, which a solve never uses, would spin for 20 ms when they start."""
+    others, which a solve never uses, would spin when they start."""
     spec = find_spec("scipy")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("No module named 'scipy'", name="scipy")
     told = any(name in os.environ for name in BLAS_THREADS)
-    if not told:
-        os.environ[BLAS_THREADS[0]] = "1"
-    try:
+    with _environment(PATIENCE, *(() if told else ((BLAS_THREADS[0], "1"),))):
         for file in Path(spec.origin).parent.with_name("scipy.libs").glob(LIBRARY):
             library = ctypes.CDLL(str(file))
             if all(hasattr(library, f"{PREFIX}{name}_") for name in FUNCTIONS):
@@ -172,10 +174,19 @@ def _blas_library() -> Any:
                 library[f"{PREFIX}openblas_set_num_threads"](1)
                 _threads_of_blas.append((library, count))
                 return library
-    finally:
-        if not told:
-            del os.environ[BLAS_THREADS[0]]
     return None
+
+
+@contextmanager
+def _environment(*settings: tuple[str, str]) -> Iterator[None]:
+    """A context in which environment variables are set that were not."""
+    new = [(name, value) for name, value in settings if name not in os.environ]
+    os.environ.update(new)
+    try:
+        yield
+    finally:
+        for name, _ in new:
+            del os.environ[name]
 
 
 _threads_of_blas: list[tuple[Any, int]] = []
