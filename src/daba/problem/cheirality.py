@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from daba.core import formulas
-from daba.problem.intrinsics import ahead, points_behind
+from daba.problem.pixel_errors import ahead, points_behind
 from daba.problem.problem import Floats, Ints, Problem
 
 DEPTHS = np.logspace(-2, 4, 61)

@@ -10,7 +10,7 @@ import numpy as np
 from daba.core.types import frozen, median
 from daba.problem.constraints import describe
 from daba.problem.images import Images
-from daba.problem.intrinsics import (
+from daba.problem.pixel_errors import (
     PixelError,
     pixel_error,
     pixel_errors,

@@ -16,8 +16,8 @@ import numpy as np
 from daba.core.errors import DabaError
 from daba.core.types import frozen
 from daba.problem.images import Images
-from daba.problem.intrinsics import pixel_errors, points_behind
 from daba.problem.optics import observe
+from daba.problem.pixel_errors import pixel_errors, points_behind
 from daba.problem.problem import Problem
 
 WORST = 5

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from daba.io.store.store import Store
     from daba.partition.partition import Partition
     from daba.problem.images import Images
-    from daba.problem.intrinsics import PixelError
     from daba.problem.outliers import Dropped
+    from daba.problem.pixel_errors import PixelError
 
 
 @frozen
@@ -183,14 +183,14 @@ class Result:
     @cached_property
     def pixel_error(self) -> PixelError:
         """Pixel error of the solution with the forward model that is written to files."""
-        from daba.problem.intrinsics import pixel_error
+        from daba.problem.pixel_errors import pixel_error
 
         return pixel_error(self.problem)
 
     @cached_property
     def start_pixel_error(self) -> PixelError:
         """Where the solve began."""
-        from daba.problem.intrinsics import pixel_error
+        from daba.problem.pixel_errors import pixel_error
 
         return pixel_error(self.start)
 
@@ -232,7 +232,7 @@ class Result:
         now; of a solution in rays also how far its cameras are from these."""
         if self.solution is None or "colmap" not in self.solution.info:
             return None
-        from daba.problem.intrinsics import mean_reprojection_error
+        from daba.problem.pixel_errors import mean_reprojection_error
 
         errors = {
             "start_px": mean_reprojection_error(self.start),

@@ -152,12 +152,14 @@ def verdict(result: Result) -> str:
     start was robust. With a robust loss or a filter mean and median must: letting go of outliers
     raises mean and rms, while the median falls.
     """
-    from daba.problem.intrinsics import pixel_errors
+    from daba.problem.optics import reprojection_errors
 
     if result.solution is None:
         return _by_rms(result)
     robust = result.options.loss.name != "trivial" or result.options.filter is not None
-    start, end = (pixel_errors(_sample(problem)) for problem in (result.start, result.solution))
+    start, end = (
+        reprojection_errors(_sample(problem))[0] for problem in (result.start, result.solution)
+    )
     hidden = [int(np.count_nonzero(~np.isfinite(errors))) for errors in (start, end)]
     if hidden[1] > hidden[0] + HIDDEN * len(end):
         return (

@@ -16,7 +16,7 @@ from daba.core.types import frozen
 from daba.distributed.comm.base import Communicator
 from daba.partition.partition import Partition
 from daba.problem.images import Images
-from daba.problem.intrinsics import pixel_errors
+from daba.problem.pixel_errors import pixel_errors
 from daba.problem.problem import Floats, Ints, Problem
 from daba.runtime.environment import environment
 from daba.tools.orientation import Frame, bounds

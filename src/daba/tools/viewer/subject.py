@@ -17,7 +17,7 @@ from daba.core.types import frozen
 from daba.io.ply import openings
 from daba.partition.partition import Partition, make_partition, num_frames
 from daba.problem.images import Images
-from daba.problem.intrinsics import pixel_errors
+from daba.problem.pixel_errors import pixel_errors
 from daba.problem.problem import Floats, Ints, Problem
 from daba.runtime.recording import Snapshot, Still
 from daba.tools.viewer.histogram import Spread
