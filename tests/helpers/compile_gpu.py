@@ -1,5 +1,5 @@
 """Compile every GPU kernel to machine code, on a machine without a GPU: run by
-`test_gpu_compile.py` in a process of its own.
+`tests/backends/gpu/test_compile.py` in a process of its own.
 
     python tests/helpers/compile_gpu.py 90 mixed     # compute capability, precision
     python tests/helpers/compile_gpu.py 90 ahead     # what is compiled ahead, and what runs then

@@ -1,5 +1,6 @@
 """One of several processes that solve a small problem together with the GPU's code: run by
-`test_gpu_processes.py` under torchrun, in Triton's interpreter, and on a GPU by `tests/gpu`.
+`tests/backends/gpu/test_processes.py` under torchrun, in Triton's interpreter, and on a GPU by
+`tests/gpu`.
 
     torchrun --nproc-per-node 2 tests/helpers/gpu_process.py OUT.npz cpu none
 

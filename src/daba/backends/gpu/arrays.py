@@ -42,7 +42,7 @@ class Estimate(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """A surrogate: tiles of P_i and rows of Q_j (`kernels/gpu/moments.py`)."""
+    """A surrogate: tiles of P_i and rows of Q_j (`kernels/moments.py`)."""
 
     cameras: Tensor
     points: Tensor

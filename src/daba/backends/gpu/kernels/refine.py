@@ -1,4 +1,4 @@
-"""Exact block updates on the true objective, as in `kernels/cpu/refine.py`.
+"""Exact block updates on the true objective, as in `backends/cpu/kernels/refine.py`.
 
 `records` hold all observations, intra and inter, of the points or cameras of the boundary.
 """
