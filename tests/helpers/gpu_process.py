@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 import numpy as np
-import tied
+import constrained
 from scene_for_gpu import tiny_problem
 
 import daba
@@ -37,7 +37,7 @@ def main() -> None:
         solve = solved if method in ("lm", "admm") else iterated
         given, refine = problem, method
         if method == "tied":
-            given, refine = tied.everything(problem), "sweep"
+            given, refine = constrained.everything(problem), "sweep"
         F, sent, solution = solve(given, partition, comm, device, refine)
         if comm.rank == 0:
             arrays = {"F": F, "points": solution.points, "cameras": solution.cameras, "sent": sent}

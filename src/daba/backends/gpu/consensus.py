@@ -14,7 +14,7 @@ from daba.backends.gpu.arrays import Arrays, Estimate
 from daba.backends.gpu.lm.segments import Segments
 from daba.backends.gpu.operations import GpuOperations
 from daba.backends.gpu.tensors import Tensor
-from daba.backends.gpu.ties import Ties
+from daba.backends.gpu.constraints import Ties
 from daba.backends.operations import Base, Block, ConsensusOperations, Row, Status
 from daba.core.options import Options
 from daba.core.types import Bools, Floats, State

@@ -16,8 +16,8 @@ from daba.backends.gpu.launches import Launches
 from daba.backends.gpu.precision import precision_of
 from daba.backends.gpu.setting_up import TorchArrays
 from daba.backends.gpu.tensors import Tensor
-from daba.backends.gpu.tied_launches import TiedLaunches
-from daba.backends.gpu.ties import Ties
+from daba.backends.gpu.constrained_launches import TiedLaunches
+from daba.backends.gpu.constraints import Ties
 from daba.backends.operations import Base, Block, Operations, Phase, Row, Status
 from daba.core.options import Options
 from daba.core.types import Floats, State

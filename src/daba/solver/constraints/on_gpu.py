@@ -17,8 +17,8 @@ import torch
 from daba.backends.gpu.arrays import Arrays, Estimate
 from daba.backends.gpu.consensus import GpuConsensus
 from daba.backends.gpu.operations import GpuOperations
-from daba.backends.gpu.tied_launches import TiedLaunches
-from daba.backends.gpu.ties import Ties
+from daba.backends.gpu.constrained_launches import TiedLaunches
+from daba.backends.gpu.constraints import Ties
 from daba.backends.operations import Base, Block, Phase, Row, Status
 from daba.core import decisions
 from daba.core.options import Options

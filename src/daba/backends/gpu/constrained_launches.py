@@ -8,7 +8,7 @@ from daba.backends.gpu.arrays import Arrays, Estimate, Moments
 from daba.backends.gpu.kernels import known, sharing
 from daba.backends.gpu.launches import Launches, blocks_of
 from daba.backends.gpu.tensors import Tensor
-from daba.backends.gpu.ties import Known, Ties
+from daba.backends.gpu.constraints import Known, Ties
 from daba.backends.operations import Row
 from daba.core.options import Options
 
