@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import constrained
 import numpy as np
 import pytest
-import constrained
 from places import ROOT
 
 import daba

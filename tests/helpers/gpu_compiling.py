@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import constrained
+import numpy as np
 import triton
 from scene_for_gpu import tiny_problem
 

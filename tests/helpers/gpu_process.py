@@ -5,7 +5,7 @@
     torchrun --nproc-per-node 2 tests/helpers/gpu_process.py OUT.npz cpu none
 
 Leaves F, cameras, points and the bytes that were sent, of each method. On a GPU these may be `lm`,
-`admm` and `tied` (sweeps under constraints), too, and there are four devices.
+`admm` and `constrained` (sweeps under constraints), too, and there are four devices.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import numpy as np
 import constrained
+import numpy as np
 from scene_for_gpu import tiny_problem
 
 import daba
@@ -36,7 +36,7 @@ def main() -> None:
     for method in methods:
         solve = solved if method in ("lm", "admm") else iterated
         given, refine = problem, method
-        if method == "tied":
+        if method == "constrained":
             given, refine = constrained.everything(problem), "sweep"
         F, sent, solution = solve(given, partition, comm, device, refine)
         if comm.rank == 0:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import constrained
 import numpy as np
 import pytest
-import constrained
 
 from daba.core.options import Options
 from daba.distributed.shard import make_shard

@@ -14,7 +14,7 @@ from daba.core.types import Bools, Int32, Mask, distinct
 from daba.problem.priors import Targets
 
 
-class Ties:
+class KernelConstraints:
     """Tensors, in the GPU's order of points."""
 
     def __init__(
@@ -70,10 +70,10 @@ class Ties:
 
     def _groups(self, representative: Int32, follows: Bools) -> tuple[Tensor, Tensor]:
         """Cameras of each group on one device, the first of them first."""
-        leaders = distinct(representative[follows])
-        members = np.flatnonzero(np.isin(representative, leaders))
+        representatives = distinct(representative[follows])
+        members = np.flatnonzero(np.isin(representative, representatives))
         members = members[np.argsort(representative[members], kind="stable")]
-        begins = np.searchsorted(representative[members], leaders)
+        begins = np.searchsorted(representative[members], representatives)
         begins = np.append(begins, len(members))
         return self._put(begins.astype(np.int32)), self._put(members.astype(np.int32))
 

@@ -48,18 +48,18 @@ class Launches:
 
     # What kernels are handed of constraints: here something that they do not look at
 
-    def tied(self, *names: str) -> dict[str, Any]:
-        """Arrays of `Ties`, by their names."""
-        return {"TIED": False} | {name: self.a.owner_c for name in names}
+    def constrained(self, *names: str) -> dict[str, Any]:
+        """Arrays of `KernelConstraints`, by their names."""
+        return {"CONSTRAINED": False} | {name: self.a.owner_c for name in names}
 
     def known_of_cameras(self) -> dict[str, Any]:
         """What refinement is told of cameras' constraints."""
-        names = self.tied("alone", "position_rows", "intrinsics_rows")
+        names = self.constrained("alone", "position_rows", "intrinsics_rows")
         names |= {"positions": self.a.table, "intrinsics": self.a.table}
         return names | {"P_KIND": 0, "P_RADIUS": 0, "D_KIND": 0, "D_RADIUS": 0}
 
     def known_of_points(self) -> dict[str, Any]:
-        names = self.tied("held", "known_rows")
+        names = self.constrained("held", "known_rows")
         return names | {"known": self.a.table, "KNOWN_KIND": 0, "KNOWN_RADIUS": 0}
 
     # Nesterov's acceleration, and the surrogates
@@ -169,7 +169,7 @@ class Launches:
             heads=a.intra_l.heads, members=a.intra_l.members, V=a.V, g=a.g, points=a.x.points,
             base=base.points, moments=surrogate.points, centroid=a.centroid, v_inv=a.v_inv,
             record_l=a.record_l, P=a.P, SURROGATE=a.surrogate, XI=self.options.xi,
-            LEAST=a.precision.damping, **self.tied("held"), **self.lanes, **self.table,
+            LEAST=a.precision.damping, **self.constrained("held"), **self.lanes, **self.table,
         )  # fmt: skip
 
     def eliminate(self) -> None:
@@ -187,7 +187,7 @@ class Launches:
         pcg.precondition[(a.C,)](
             owner=a.owner_c, system=a.system, tiles=a.tiles, M_inv=a.M_inv, rhs=a.rhs, r=a.r,
             x=a.step, z=a.z, partial=a.dots, TINY=a.precision.tiny, num_warps=1,
-            **self.tied("blocks", "still", "shares"), **self.table,
+            **self.constrained("blocks", "still", "shares"), **self.table,
         )  # fmt: skip
 
     def collect(self, v: Tensor, guard: int) -> None:
@@ -214,7 +214,7 @@ class Launches:
             blocks=a.blocks, device_cameras=a.device_cameras, record_c=a.record_c, M_inv=a.M_inv,
             Sp=a.Sp, rhs=a.rhs, r=a.r, x=a.step, z=a.z, dots=a.dots, partial=a.cg_sums,
             N=len(a.blocks), PARITY=parity, STRIDE=a.stride, NB=BLOCK, num_warps=4,
-            **self.tied("still"), **self.table,
+            **self.constrained("still"), **self.table,
         )  # fmt: skip
 
     def direction(self, first: bool, parity: int) -> None:
@@ -225,7 +225,7 @@ class Launches:
             record_c=a.record_c, z=a.z, dots=a.dots, partial=a.cg_sums, N=len(a.blocks),
             FIRST=first, PARITY=parity, FORCING=bits(cg.forcing), RESIDUAL=bits(cg.residual),
             MOST=cg.most, STRIDE=a.stride, NB=BLOCK, num_warps=4,
-            **self.tied("representative"), **self.table,
+            **self.constrained("representative"), **self.table,
         )  # fmt: skip
 
     # A step
@@ -243,7 +243,7 @@ class Launches:
             owner=a.owner_c, cameras=a.x.cameras, origin=origin, system=a.system,
             bound=a.camera_bound, x=a.step, record_c=a.record_c, trial=trial,
             partial=a.sums.column(Row.SUM_DECREASE_C), STRIDE=a.stride, SP=self.SP, num_warps=1,
-            **self.tied("shares"), **self.table,
+            **self.constrained("shares"), **self.table,
         )  # fmt: skip
 
     def move_points(
@@ -256,7 +256,7 @@ class Launches:
             moments=surrogate.points, record_c=a.record_c, record_l=a.record_l,
             trial=trial, P=a.P, partial=a.sums.column(Row.SUM_DECREASE_L), FOLLOWS=follow,
             SURROGATE=a.surrogate, XI=self.options.xi, LEAST=a.precision.damping,
-            STRIDE=a.stride, SP=self.SP, **self.tied("held"), **self.lanes, **self.loss,
+            STRIDE=a.stride, SP=self.SP, **self.constrained("held"), **self.lanes, **self.loss,
             **self.table,
         )  # fmt: skip
 

@@ -16,9 +16,9 @@ import torch
 
 from daba.backends.gpu.arrays import Arrays, Estimate
 from daba.backends.gpu.consensus import GpuConsensus
+from daba.backends.gpu.constrained_launches import ConstrainedLaunches
+from daba.backends.gpu.constraints import KernelConstraints
 from daba.backends.gpu.operations import GpuOperations
-from daba.backends.gpu.constrained_launches import TiedLaunches
-from daba.backends.gpu.constraints import Ties
 from daba.backends.operations import Base, Block, Phase, Row, Status
 from daba.core import decisions
 from daba.core.options import Options
@@ -39,9 +39,9 @@ def constrained_gpu_operations(
 ) -> GpuOperations:
     """Of a shard that has constraints."""
     masks = Masks(shard, comm)
-    ties = ties_of(shard, masks)
+    constraints = kernel_constraints(shard, masks)
     if masks.groups is None or masks.groups.parts is None:
-        return GpuOperations(shard, options, exchange, device, ties)
+        return GpuOperations(shard, options, exchange, device, constraints)
     return GpuSharing(shard, options, exchange, device, (masks, masks.groups.parts))
 
 
@@ -50,15 +50,16 @@ def held_gpu_consensus(
 ) -> GpuConsensus:
     """Of devices with their copies: every copy of a camera keeps the d it has."""
     shard = with_intrinsics_held(replace(alone, constraints=None))
-    return GpuConsensus(shard, options, block, device, ties_of(shard, Masks(shard, comm)))
+    constraints = kernel_constraints(shard, Masks(shard, comm))
+    return GpuConsensus(shard, options, block, device, constraints)
 
 
-def ties_of(shard: Shard, masks: Masks) -> Callable[[Arrays], Ties]:
+def kernel_constraints(shard: Shard, masks: Masks) -> Callable[[Arrays], KernelConstraints]:
     """Makes constraints as the GPU's kernels take them."""
     priors = (shard.constraints and shard.constraints.priors) or Priors()
 
-    def make(arrays: Arrays) -> Ties:
-        return Ties(
+    def make(arrays: Arrays) -> KernelConstraints:
+        return KernelConstraints(
             arrays, masks.free, masks.fixed, masks.free_cameras, masks.shared.representative,
             masks.free_points, (priors.positions, priors.intrinsics, priors.points),
         )  # fmt: skip
@@ -71,8 +72,8 @@ class GpuSharing(GpuOperations):
     own, and by an exact one at the end."""
 
     concludes = False
-    launches: TiedLaunches
-    ties: Ties
+    launches: ConstrainedLaunches
+    constraints: KernelConstraints
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class GpuSharing(GpuOperations):
         shared: tuple[Masks, Parts],
     ) -> None:
         masks, parts = shared
-        super().__init__(shard, options, exchange, device, ties_of(shard, masks))
+        super().__init__(shard, options, exchange, device, kernel_constraints(shard, masks))
         a = self.arrays
         self.all = np.ones(a.S, bool)
         self.damped = a.table[Row.RADIUS].clone()
