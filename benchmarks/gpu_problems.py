@@ -70,7 +70,9 @@ def main() -> None:
     parser.add_argument("--table", action="store_true")
     default = ["lm", "none", "sweep"]
     parser.add_argument("--methods", nargs="*", default=default, choices=list(METHODS))
-    parser.add_argument("--constraints", choices=list(constrained.KINDS), help="of tests/helpers/constrained.py")
+    parser.add_argument(
+        "--constraints", choices=list(constrained.KINDS), help="of tests/helpers/constrained.py"
+    )
     parser.add_argument("--linear-solver", default="auto", choices=("auto", "direct", "pcg"))
     parser.add_argument("--precision", nargs="*", default=["auto", "float64"])
     parser.add_argument("--only", choices=("daba", "lm"))

@@ -291,7 +291,7 @@ class Problem:
         return normalized(given)
 
     @property
-    def asked(self) -> Constraints | None:
+    def requested_constraints(self) -> Constraints | None:
         """The constraints that were asked for, beside what follows from the models of cameras: in
         pixels images share a camera because they have the same, and its model says the rest."""
         poses = None if self.free_cameras is None else self.free_cameras.copy()
@@ -391,9 +391,9 @@ class Problem:
     def in_words(self) -> str:
         """Its name and sizes."""
         from daba.core.text import printable
-        from daba.problem.images import Images
+        from daba.problem.images import ImageNames
 
-        images = Images.of(self.info, self.num_cameras).count(self.num_cameras)
+        images = ImageNames.of(self.info, self.num_cameras).count(self.num_cameras)
         sizes = f"{self.num_points:,} points, {self.num_observations:,} observations"
         return printable(f"{self.name}: {images}, {sizes}")
 

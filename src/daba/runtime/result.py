@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from daba.distributed.shard import State
     from daba.io.store.store import Store
     from daba.partition.partition import Partition
-    from daba.problem.images import Images
+    from daba.problem.images import ImageNames
     from daba.problem.outliers import Dropped
     from daba.problem.pixel_errors import PixelError
 
@@ -209,16 +209,17 @@ class Result:
         if self.solution is None:
             return []
         solution = self.solution
-        asked = solution.asked if self.options.error == "pixel" else solution.constraints
-        return describe(asked, self.images.noun)
+        pixels = self.options.error == "pixel"
+        given = solution.requested_constraints if pixels else solution.constraints
+        return describe(given, self.images.noun)
 
     @property
-    def images(self) -> Images:
+    def images(self) -> ImageNames:
         """What the images, or cameras, are called."""
-        from daba.problem.images import Images
+        from daba.problem.images import ImageNames
 
         info = {} if self.source is None else self.source.info
-        return Images.of(info, self.sizes.cameras)
+        return ImageNames.of(info, self.sizes.cameras)
 
     def rows(self) -> list[tuple[str, str]]:
         """The result table, as (what, value) pairs."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from daba.backends.gpu.arrays import Arrays, Estimate
+from daba.backends.gpu.arrays import Arrays, GpuState
 from daba.backends.gpu.constraints import KernelConstraints
 from daba.backends.gpu.lm.segments import Segments
 from daba.backends.gpu.operations import GpuOperations
@@ -63,7 +63,7 @@ class GpuConsensus(GpuOperations, ConsensusOperations):
         rows = torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
         return rows if self.block == "cameras" else rows[self.arrays.order]
 
-    def _rows(self, x: Estimate) -> Tensor:
+    def _rows(self, x: GpuState) -> Tensor:
         """The copies in an estimate."""
         return x.cameras[:, :15] if self.block == "cameras" else x.points[:, :3]
 
@@ -80,7 +80,7 @@ class GpuConsensus(GpuOperations, ConsensusOperations):
     def _draw(self) -> None:
         self.arrays.table[Row.AT_X] = self._value(self.arrays.x)
 
-    def _value(self, x: Estimate) -> Tensor:
+    def _value(self, x: GpuState) -> Tensor:
         """Of the prior, (S,)."""
         squares = self.prior.squares(self._rows(x))
         return 0.5 * self.prior.penalty * self.of_devices.sum(squares[:, None])[:, 0]
@@ -144,7 +144,7 @@ class GpuConsensus(GpuOperations, ConsensusOperations):
             return self._host(a.V[:6].T, "points")
         return self._host(a.U.view(-1, 16, 16).diagonal(dim1=1, dim2=2)[:, :9], "cameras")
 
-    def reach(self) -> Floats:
+    def step_bounds(self) -> Floats:
         return self._host(self.arrays.V[6], "points")
 
     # What is shown

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from daba.backends.gpu.arrays import Arrays, Estimate, Moments
-from daba.backends.gpu.constraints import KernelConstraints, Known
+from daba.backends.gpu.arrays import Arrays, GpuState, MomentTensors
+from daba.backends.gpu.constraints import KernelConstraints, KnownTensors
 from daba.backends.gpu.kernels import known, sharing
 from daba.backends.gpu.launches import Launches, blocks_of
 from daba.backends.gpu.tensors import Tensor
@@ -41,7 +41,7 @@ class ConstrainedLaunches(Launches):
 
     # Priors
 
-    def linearize(self, x: Estimate) -> None:
+    def linearize(self, x: GpuState) -> None:
         super().linearize(x)
         a, given = self.a, self.constraints
         for at, priors in ((9, given.positions), (12, given.intrinsics)):
@@ -56,8 +56,8 @@ class ConstrainedLaunches(Launches):
                 count=given.points.count, B=MEMBERS, num_warps=1, **given.points.loss,
             )  # fmt: skip
 
-    def add_priors(self, x: Estimate, row: Row) -> None:
-        kinds: tuple[tuple[Known, Tensor, int, int], ...] = (
+    def add_priors(self, x: GpuState, row: Row) -> None:
+        kinds: tuple[tuple[KnownTensors, Tensor, int, int], ...] = (
             (self.constraints.positions, x.cameras, 16, 9),
             (self.constraints.intrinsics, x.cameras, 16, 12),
             (self.constraints.points, x.points, 4, 0),
@@ -71,7 +71,7 @@ class ConstrainedLaunches(Launches):
 
     # What is fixed
 
-    def assemble(self, base: Estimate, surrogate: Moments) -> None:
+    def assemble(self, base: GpuState, surrogate: MomentTensors) -> None:
         super().assemble(base, surrogate)
         self.a.system.mul_(self.constraints.inside)
 
@@ -98,7 +98,7 @@ class ConstrainedLaunches(Launches):
                 B=MEMBERS, num_warps=1, **self.table,
             )  # fmt: skip
 
-    def intrinsics(self, x: Estimate, chosen: Tensor, out: Tensor) -> None:
+    def intrinsics(self, x: GpuState, chosen: Tensor, out: Tensor) -> None:
         """Add the quadratics in d of some cameras' observations to rows of `out`."""
         a = self.a
         for obs in (a.intra_c, a.inter_c) if len(chosen) else ():

@@ -58,10 +58,10 @@ class KernelConstraints:
         self.raw = torch.zeros((C, 16), dtype=torch.float64, device=self.device)
         """Right-hand sides, as if nothing were fixed or shared on a device."""
         positions, intrinsics, points = targets
-        self.positions = Known(positions, ptr.camera_ptr, C, None, self.device)
-        self.intrinsics = Known(intrinsics, ptr.camera_ptr, C, None, self.device)
+        self.positions = KnownTensors(positions, ptr.camera_ptr, C, None, self.device)
+        self.intrinsics = KnownTensors(intrinsics, ptr.camera_ptr, C, None, self.device)
         index = arrays.index.cpu().numpy()
-        self.points = Known(points, ptr.point_ptr, arrays.all_P, index, self.device)
+        self.points = KnownTensors(points, ptr.point_ptr, arrays.all_P, index, self.device)
         self.known = bool(len(positions) + len(intrinsics) + len(points))
 
     @property
@@ -84,7 +84,7 @@ class KernelConstraints:
         return self._put(mask.astype(np.int32))
 
 
-class Known:
+class KnownTensors:
     """Priors of one kind: (n, 12) of target and information, and which variable each is of."""
 
     def __init__(

@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from daba.backends.gpu.arrays import BLOCK, Arrays, Estimate, Moments
+from daba.backends.gpu.arrays import BLOCK, Arrays, GpuState, MomentTensors
 from daba.backends.gpu.kernels import decide, intra, moments, pcg, refine, schur, state, step
 from daba.backends.gpu.kernels.exact import bits
 from daba.backends.gpu.tensors import Tensor
@@ -78,7 +78,7 @@ class Launches:
             B=128, num_warps=4, **self.table,
         )  # fmt: skip
 
-    def rebase(self, at: Estimate, into: Moments, guarded: bool, gap: bool) -> None:
+    def rebase(self, at: GpuState, into: MomentTensors, guarded: bool, gap: bool) -> None:
         """The surrogate at an estimate; with `gap` its slack there for the base x."""
         a = self.a
         last = (a.x if gap else at).arguments("last_")
@@ -109,9 +109,9 @@ class Launches:
 
     def evaluate(
         self,
-        x: Estimate,
-        one: tuple[Estimate, Moments],
-        two: tuple[Estimate, Moments] | None,
+        x: GpuState,
+        one: tuple[GpuState, MomentTensors],
+        two: tuple[GpuState, MomentTensors] | None,
         guard: Row,
     ) -> None:
         """Values of one surrogate, or two, less those at their bases."""
@@ -134,7 +134,7 @@ class Launches:
 
     # The system, and conjugate gradients
 
-    def linearize(self, x: Estimate) -> None:
+    def linearize(self, x: GpuState) -> None:
         """The system of the intra observations at x, and the linear solver's records of it."""
         a = self.a
         intra.linearize_points[(a.intra_l.count,)](
@@ -150,10 +150,10 @@ class Launches:
             STRIDE=a.stride, B=FLAT, num_warps=4,
         )  # fmt: skip
 
-    def add_priors(self, x: Estimate, row: Row) -> None:
+    def add_priors(self, x: GpuState, row: Row) -> None:
         """Add the priors' part of F at x to a row of the table: here nothing."""
 
-    def assemble(self, base: Estimate, surrogate: Moments) -> None:
+    def assemble(self, base: GpuState, surrogate: MomentTensors) -> None:
         """The cameras' part of E^α's system."""
         a = self.a
         moments.camera_system[(a.C,)](
@@ -162,7 +162,7 @@ class Launches:
             SURROGATE=a.surrogate, XI=self.options.xi, num_warps=4,
         )  # fmt: skip
 
-    def damp(self, base: Estimate, surrogate: Moments) -> None:
+    def damp(self, base: GpuState, surrogate: MomentTensors) -> None:
         """V'⁻¹, and the points' records."""
         a = self.a
         schur.damp_points[(a.intra_l.count,)](
@@ -230,7 +230,7 @@ class Launches:
 
     # A step
 
-    def move(self, base: Estimate, surrogate: Moments) -> None:
+    def move(self, base: GpuState, surrogate: MomentTensors) -> None:
         """x⁺ to be tried."""
         a = self.a
         self.move_cameras(a.x.cameras, a.new.cameras)
@@ -247,7 +247,7 @@ class Launches:
         )  # fmt: skip
 
     def move_points(
-        self, base: Estimate, surrogate: Moments, trial: Tensor, follow: bool = False
+        self, base: GpuState, surrogate: MomentTensors, trial: Tensor, follow: bool = False
     ) -> None:
         """`follow`: points that are in `trial` follow their cameras."""
         a = self.a
@@ -260,7 +260,7 @@ class Launches:
             **self.table,
         )  # fmt: skip
 
-    def objective(self, x: Estimate, guard: Row) -> None:
+    def objective(self, x: GpuState, guard: Row) -> None:
         """F and squared pixel error of the intra observations."""
         a = self.a
         intra.objective[(a.C,)](
@@ -280,7 +280,7 @@ class Launches:
             new=a.new.points, **self.lanes, **self.table,
         )  # fmt: skip
 
-    def refine(self, x: Estimate, block: str, again: bool) -> None:
+    def refine(self, x: GpuState, block: str, again: bool) -> None:
         """Move the boundary's points, or cameras, to lower the true F."""
         a = self.a
         fixed: dict[str, Any] = {**x.arguments(), "T": self.terms, **self.loss, **self.table}

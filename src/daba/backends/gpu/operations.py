@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from daba.backends.gpu.arrays import Arrays, Estimate, Moments
+from daba.backends.gpu.arrays import Arrays, GpuState, MomentTensors
 from daba.backends.gpu.constrained_launches import ConstrainedLaunches
 from daba.backends.gpu.constraints import KernelConstraints
 from daba.backends.gpu.ghosts import Ghosts
@@ -231,7 +231,7 @@ class GpuOperations(Operations):
     def assemble(self, base: Base) -> None:
         self.launches.assemble(*self.surrogate(base))
 
-    def surrogate(self, base: Base) -> tuple[Estimate, Moments]:
+    def surrogate(self, base: Base) -> tuple[GpuState, MomentTensors]:
         """The estimate that a surrogate was built at, and its moments."""
         a = self.arrays
         return (a.x, a.at_x) if base is Base.X else (a.bar, a.at_bar)

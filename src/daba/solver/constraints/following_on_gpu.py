@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from daba.backends.gpu.arrays import Estimate
+from daba.backends.gpu.arrays import GpuState
 from daba.backends.operations import Base, Row
 from daba.core.types import Bools, Floats
 from daba.solver.constraints.joint_step import Followers
@@ -91,7 +91,7 @@ class GpuFollowers(Followers):
         self.step_c = a.record_c[:, SLOTS].clone()
         self.step_l = self.trial.points - a.new.points
 
-    def _surrogate(self, x: Estimate) -> Floats:
+    def _surrogate(self, x: GpuState) -> Floats:
         """Σ P + Σ Q + ½ξ|x − base|² on each device."""
         ops = self.operations
         ops.launches.evaluate(x, ops.surrogate(self.base), None, Row.ALWAYS)

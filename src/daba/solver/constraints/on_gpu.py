@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from daba.backends.gpu.arrays import Arrays, Estimate
+from daba.backends.gpu.arrays import Arrays, GpuState
 from daba.backends.gpu.consensus import GpuConsensus
 from daba.backends.gpu.constrained_launches import ConstrainedLaunches
 from daba.backends.gpu.constraints import KernelConstraints
@@ -28,7 +28,7 @@ from daba.distributed.shard import Shard
 from daba.distributed.stages import with_intrinsics_held
 from daba.problem.priors import Priors
 from daba.solver.constraints.following_on_gpu import GpuFollowers
-from daba.solver.constraints.groups import Parts
+from daba.solver.constraints.groups import GroupParts
 from daba.solver.constraints.joint_step import JointStep
 from daba.solver.constraints.masks import Masks
 from daba.solver.constraints.shared_step import SharedStep
@@ -81,7 +81,7 @@ class GpuSharing(GpuOperations):
         options: Options,
         exchange: Exchange,
         device: Any,
-        shared: tuple[Masks, Parts],
+        shared: tuple[Masks, GroupParts],
     ) -> None:
         masks, parts = shared
         super().__init__(shard, options, exchange, device, kernel_constraints(shard, masks))
@@ -222,20 +222,22 @@ class GpuSharing(GpuOperations):
 class GpuSharedStep(SharedStep):
     """Estimates are the GPU's."""
 
-    def __init__(self, shard: Shard, masks: Masks, parts: Parts, operations: GpuSharing) -> None:
+    def __init__(
+        self, shard: Shard, masks: Masks, parts: GroupParts, operations: GpuSharing
+    ) -> None:
         super().__init__(shard, masks, parts, operations.options.loss)
         self.operations, device = operations, operations.device
         self.at = torch.from_numpy(self.chosen.astype(np.int32)).to(device)
         self.sums = torch.zeros((len(self.chosen), 16), dtype=torch.float64, device=device)
 
-    def intrinsics(self, x: Estimate) -> Floats:
+    def intrinsics(self, x: GpuState) -> Floats:
         own = x.cameras[: self.shard.num_cameras, 12:15]
         return np.asarray(own.contiguous().cpu().numpy())
 
-    def put(self, x: Estimate, d: Floats) -> None:
+    def put(self, x: GpuState, d: Floats) -> None:
         x.cameras[self.at.long(), 12:15] = torch.from_numpy(np.ascontiguousarray(d)).to(x[0].device)
 
-    def quadratics(self, x: Estimate) -> Floats:
+    def quadratics(self, x: GpuState) -> Floats:
         self.sums.zero_()
         self.operations.launches.intrinsics(x, self.at, self.sums)
         return np.asarray(self.sums[:, :10].contiguous().cpu().numpy())

@@ -18,7 +18,7 @@ from daba.distributed.lm_shard import ImagePriors, LmShard
 from daba.solver.lm.network import Network
 
 
-class PriorTerms:
+class ImagePriorTerms:
     """Of the images that a process owns."""
 
     def __init__(self, shard: LmShard, network: Network) -> None:

@@ -24,7 +24,7 @@ from daba.solver.lm.linear import Reduced, Solution
 from daba.solver.lm.network import Network
 
 if TYPE_CHECKING:
-    from daba.solver.lm.priors import PriorTerms
+    from daba.solver.lm.priors import ImagePriorTerms
 
 LARGEST_RADIUS = 1e12
 """Where damping is lost in rounding, and S_cc with it."""
@@ -59,13 +59,13 @@ class LevenbergMarquardt(Solver):
         self.counts, self.moved = Counts(), True
         self.checked = self.total[0]
 
-    def _priors_of_images(self) -> PriorTerms | None:
+    def _priors_of_images(self) -> ImagePriorTerms | None:
         """None where there are none, here."""
         if not len(self.parts.centre_priors.image) + len(self.parts.parameter_priors.image):
             return None
-        from daba.solver.lm.priors import PriorTerms
+        from daba.solver.lm.priors import ImagePriorTerms
 
-        return PriorTerms(self.parts, self.network)
+        return ImagePriorTerms(self.parts, self.network)
 
     # One iteration
 

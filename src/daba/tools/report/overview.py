@@ -15,7 +15,7 @@ import numpy as np
 from daba.core.types import frozen
 from daba.distributed.comm.base import Communicator
 from daba.partition.partition import Partition
-from daba.problem.images import Images
+from daba.problem.images import ImageNames
 from daba.problem.pixel_errors import pixel_errors
 from daba.problem.problem import Floats, Ints, Problem
 from daba.runtime.environment import environment
@@ -212,7 +212,7 @@ def _merged(parts: list[_Part], info: dict[str, Any]) -> dict[str, Any]:
         sum(getattr(part, name) for part in parts) for name in ("devices", "counts", "sums")
     )
     worst = sorted((w for p in parts for w in p.worst), key=lambda w: -w["solution"])[:WORST]
-    images = Images.of(info, int(sum(devices[0])))
+    images = ImageNames.of(info, int(sum(devices[0])))
     if images.names:
         for camera in worst:
             number = camera["camera"]

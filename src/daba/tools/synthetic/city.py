@@ -13,7 +13,7 @@ import numpy as np
 from daba.core.types import frozen
 from daba.problem.problem import Floats, Ints
 from daba.tools.synthetic.facade import crown, facade, house_height
-from daba.tools.synthetic.layout import Layout, Route, Surface, drive, left_of, picture_spacing
+from daba.tools.synthetic.layout import Route, Scenery, Surface, drive, left_of, picture_spacing
 
 PITCH = 20.0
 """Distance between parallel streets."""
@@ -47,7 +47,7 @@ class Grid:
         return zone
 
 
-def layout(rng: np.random.Generator, cameras: int, mean_track: float) -> Layout:
+def layout(rng: np.random.Generator, cameras: int, mean_track: float) -> Scenery:
     spacing = picture_spacing(SPACING, cameras, mean_track)
     length = cameras * spacing
     grid = smallest_grid(length)
@@ -58,7 +58,7 @@ def layout(rng: np.random.Generator, cameras: int, mean_track: float) -> Layout:
     def sample(rng: np.random.Generator, n: int) -> Surface:
         return surface(rng, grid, streets, n)
 
-    return Layout(rotations, centers, zones, streets.length / cameras, SIGHT, sample)
+    return Scenery(rotations, centers, zones, streets.length / cameras, SIGHT, sample)
 
 
 def smallest_grid(length: float) -> Grid:

@@ -16,7 +16,7 @@ from daba.core.errors import DabaError
 from daba.core.types import frozen
 from daba.io.ply import openings
 from daba.partition.partition import Partition, make_partition, num_frames
-from daba.problem.images import Images
+from daba.problem.images import ImageNames
 from daba.problem.pixel_errors import pixel_errors
 from daba.problem.problem import Floats, Ints, Problem
 from daba.runtime.recording import Snapshot, Still
@@ -76,7 +76,7 @@ class Subject:
     estimates: list[ShownEstimate]
     colors: np.ndarray | None = None
     """Colours of the points, (P,3) of uint8."""
-    images: Images | None = None
+    images: ImageNames | None = None
     """What the images are called; None of a recording, which does not know."""
     problems: list[Problem] = field(default_factory=list)
     """The problems of the estimates, where observations are known."""
@@ -125,7 +125,7 @@ class Subject:
     @property
     def counts(self) -> str:
         last = self.estimates[-1]
-        images = self.images or Images([], np.arange(len(last.centers)))
+        images = self.images or ImageNames([], np.arange(len(last.centers)))
         words = f"{images.count(len(last.centers))}, {len(last.points):,} points"
         if self.problems:
             words += f", {self.problems[0].num_observations:,} observations"
@@ -161,7 +161,7 @@ def subject_of(
     labels = ["before", "after"] if after is not None else [""]
     colors = [(_colors(problem), r) for problem, r in zip(problems, rows, strict=True)]
     cameras, points = rows[0]
-    images = Images.of(before.info, before.num_cameras)
+    images = ImageNames.of(before.info, before.num_cameras)
 
     @cache
     def owners() -> Partition:
