@@ -17,10 +17,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from daba.core.errors import DabaError
-from daba.core.types import frozen
+from daba.core.types import Bools, Floats, Ints, frozen
 from daba.problem.checks import check_positive, check_problem, checked_indices
 
 if TYPE_CHECKING:
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from daba.problem.optics import Optics
     from daba.problem.priors import Priors
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
-Bools = NDArray[np.bool_]
 
 RAY_SIDE = ("cameras", "u", "weights", "focal")
 """What follows from the optics of a problem that was read or solved in pixels."""

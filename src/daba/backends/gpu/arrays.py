@@ -14,7 +14,7 @@ from daba.backends.gpu.sums import Cut, PartialSums
 from daba.backends.gpu.tensors import Tensor
 from daba.backends.operations import Row
 from daba.core.options import Options
-from daba.core.types import State
+from daba.core.types import State, starts
 from daba.distributed.shard import Shard
 
 BLOCK = 8
@@ -185,7 +185,7 @@ class Arrays:
             rows.append(np.stack([begins, ends, np.full(len(begins), device)], axis=1))
             counts.append(len(begins))
         blocks = np.concatenate(rows).astype(np.int32)
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        offsets = starts(np.array(counts))
         return (
             torch.from_numpy(blocks).to(self.device).contiguous(),
             torch.from_numpy(offsets).to(self.device),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.core.types import frozen
+from daba.core.types import frozen, starts
 from daba.io.ply import openings
 from daba.partition.partition import Partition, make_partition, num_frames
 from daba.problem.images import ImageNames
@@ -237,7 +237,7 @@ def _by_camera(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Observations camera after camera, and where each camera's begin and end."""
     counts = np.bincount(problem.camera_index, minlength=problem.num_cameras)
     order = np.argsort(problem.camera_index, kind="stable")
-    return order, np.concatenate([[0], np.cumsum(counts)])
+    return order, starts(counts)
 
 
 def _openings(problem: Problem) -> Floats:
