@@ -112,6 +112,7 @@ SECONDS_PER_FLOP = 2e-11
 SECONDS_PER_PRODUCT = 11e-9
 """Of one observation in one S·v."""
 EXPECTED_PCG_ITERATIONS = 30
+"""Of one step, where nobody knows yet."""
 ROOM_PER_OBSERVATION = 48.0
 """Bytes for each observation that factors may take, if that is more than they always may."""
 BYTES_PER_OBSERVATION = 196

@@ -31,7 +31,8 @@ EDGES = np.round(np.logspace(-2, 3, 51), 6)
 them, from zero, and one after them, without end."""
 WORST = 12
 """Cameras listed by number."""
-MAP_CAMERAS, MAP_POINTS = 1500, 6000
+MAP_CAMERAS = 1500
+MAP_POINTS = 6000
 """Most that a map shows."""
 
 

@@ -19,8 +19,12 @@ PITCH = 20.0
 """Distance between parallel streets."""
 HALF_WIDTH = 4.0
 """Half the width of a street, façade to façade."""
-HOUSE, BAY = 4.0, 4.0 / 3
+HOUSE = 4.0
+"""Width of a house, metres."""
+BAY = HOUSE / 3
+"""Width of a bay of its façade."""
 SIGHT = 55.0
+"""Metres that a camera sees."""
 SPACING = 4.0
 """Metres between pictures for tracks of mean length 5; longer tracks need denser pictures."""
 

@@ -13,6 +13,7 @@ from daba.problem.problem import Floats
 HALF_IMAGE = np.array([800.0, 600.0])
 """Half the width and height of a picture, pixels; the principal point is the middle."""
 FOCAL = 850.0
+"""Pixels, on average."""
 
 
 @frozen

@@ -8,10 +8,17 @@ from daba.tools.synthetic.facade import crown, facade, house_height
 from daba.tools.synthetic.layout import Route, Scenery, Surface, drive, left_of, picture_spacing
 
 HALF_WIDTH = 6.0
+"""Half the width of the street, metres."""
 SIGHT = 55.0
+"""Metres that a camera sees."""
 SPACING = 3.0
 """Metres between pictures for tracks of mean length 5; longer tracks need denser pictures."""
-HOUSE, BAY, TREES = 9.0, 2.25, 14.0
+HOUSE = 9.0
+"""Width of a house, metres."""
+BAY = 2.25
+"""Width of a bay of its façade."""
+TREES = 14.0
+"""Metres from one tree to the next."""
 
 
 def layout(rng: np.random.Generator, cameras: int, mean_track: float) -> Scenery:
