@@ -8,6 +8,7 @@ destroyed.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -104,11 +105,13 @@ def _to_host(problem: Any) -> tuple[Any, Any]:
     """A problem with NumPy's arrays, and the torch device its estimate was on, None if on none."""
     if not isinstance(problem, Problem):
         return problem, None
+    torch = sys.modules.get("torch")
+    if torch is None:  # nobody has made a tensor
+        return problem, None
     changes: dict[str, Any] = {}
     device = None
-    value: Any
     for name, value in vars(problem).items():  # not the fields: rays may not be needed
-        if hasattr(value, "detach") and hasattr(value, "cpu"):  # a torch tensor
+        if isinstance(value, torch.Tensor):
             kind = np.int32 if name.endswith("_index") else np.float64
             changes[name] = np.ascontiguousarray(value.detach().cpu().numpy(), dtype=kind)
             if name == "cameras":
