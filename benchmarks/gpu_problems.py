@@ -33,7 +33,7 @@ from daba.tools.bench.ceres import (
 from scene import landscape
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
-import tied
+import constrained
 
 DEVICES, ITERATIONS, LM_ITERATIONS = 8, 1000, 40
 KINDS = ("none", "sweep")
@@ -70,7 +70,9 @@ def main() -> None:
     parser.add_argument("--table", action="store_true")
     default = ["lm", "none", "sweep"]
     parser.add_argument("--methods", nargs="*", default=default, choices=list(METHODS))
-    parser.add_argument("--constraints", choices=list(tied.KINDS), help="of tests/helpers/tied.py")
+    parser.add_argument(
+        "--constraints", choices=list(constrained.KINDS), help="of tests/helpers/constrained.py"
+    )
     parser.add_argument("--linear-solver", default="auto", choices=("auto", "direct", "pcg"))
     parser.add_argument("--precision", nargs="*", default=["auto", "float64"])
     parser.add_argument("--only", choices=("daba", "lm"))
@@ -101,7 +103,7 @@ def times(file: Path, methods: list[str], linear_solver: str, constraints: str |
     problem = named(file)
     partition = daba.make_partition(problem, DEVICES)
     if constraints:
-        problem = tied.KINDS[constraints](problem)
+        problem = constrained.KINDS[constraints](problem)
     for name in methods:
         options: Any = {"backend": "gpu", "error": "ray", "linear_solver": linear_solver}
         options |= METHODS[name]

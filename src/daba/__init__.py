@@ -22,7 +22,8 @@ _HOME = {
     "daba.problem.outliers": ["Dropped", "filter_outliers"],
     "daba.runtime.gather": ["gather", "save_store"],
     "daba.problem.diagnostics": ["inspect"],
-    "daba.problem.intrinsics": ["PixelError", "forward_model", "pixel_error", "pixel_errors"],
+    "daba.problem.intrinsics": ["forward_model"],
+    "daba.problem.pixel_errors": ["PixelError", "pixel_error", "pixel_errors"],
     "daba.io.formats": ["load", "save"],
     "daba.io.store.store": ["Store"],
     "daba.distributed.comm.launcher": ["communicator"],
@@ -67,8 +68,9 @@ if TYPE_CHECKING:
     from daba.io.store.store import Store
     from daba.partition.partition import Partition, make_partition, partition_from_arrays
     from daba.problem.diagnostics import inspect
-    from daba.problem.intrinsics import PixelError, forward_model, pixel_error, pixel_errors
+    from daba.problem.intrinsics import forward_model
     from daba.problem.outliers import Dropped, filter_outliers
+    from daba.problem.pixel_errors import PixelError, pixel_error, pixel_errors
     from daba.problem.priors import Priors, Targets
     from daba.problem.problem import Problem
     from daba.runtime.checkpoint import Checkpoints

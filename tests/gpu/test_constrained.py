@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import constrained
 import numpy as np
 import pytest
-import tied
 from places import ROOT
 
 import daba
@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 from scene import landscape  # noqa: E402
 
 PROBLEM = landscape(24, 800, 4000)
-PARTITION = tied.in_halves(PROBLEM)
+PARTITION = constrained.in_halves(PROBLEM)
 CLOSE: dict[str, Any] = {
     "linear_solver": "pcg", "pcg_residual": 1e-13, "pcg_forcing": 0.0, "pcg_iterations": 2000,
 }  # fmt: skip
@@ -40,11 +40,11 @@ def values(result: daba.Result) -> np.ndarray:
 
 
 @pytest.mark.parametrize("method", ["daba", "duba"])
-@pytest.mark.parametrize("kind", tied.KINDS)
+@pytest.mark.parametrize("kind", constrained.KINDS)
 def test_the_cpu_finds_the_same(kind: str, method: str) -> None:
     """With a direct solution where that can be: F to 1e-8, in every iteration."""
     pytest.importorskip("numba")
-    problem = tied.KINDS[kind](PROBLEM)
+    problem = constrained.KINDS[kind](PROBLEM)
     refine = "sweep" if method == "daba" else "none"
     here = solve(problem, method=method, refine=refine, **CLOSE)
     there = solve(problem, method=method, refine=refine, backend="cpu", linear_solver="direct")
@@ -52,10 +52,10 @@ def test_the_cpu_finds_the_same(kind: str, method: str) -> None:
     assert values(here)[-1] < 0.9 * values(here)[0]
 
 
-@pytest.mark.parametrize("kind", tied.KINDS)
+@pytest.mark.parametrize("kind", constrained.KINDS)
 def test_the_guarantees_hold_and_F_is_what_it_says(kind: str) -> None:
     """Also in less precision, and what is fixed stays to the bit."""
-    problem = tied.KINDS[kind](PROBLEM)
+    problem = constrained.KINDS[kind](PROBLEM)
     for precision in ("float64", "mixed"):
         result = solve(problem, refine="none", precision=precision, check=True, iterations=25)
         found = result.problem
@@ -73,7 +73,7 @@ def test_the_guarantees_hold_and_F_is_what_it_says(kind: str) -> None:
 @pytest.mark.parametrize("method", ["admm", "dr"])
 def test_consensus_with_intrinsics_held(method: str) -> None:
     pytest.importorskip("numba")
-    problem = tied.held(PROBLEM)
+    problem = constrained.held(PROBLEM)
     here, there = (solve(problem, method=method, backend=b, **CLOSE) for b in ("gpu", "cpu"))
     np.testing.assert_allclose(values(here), values(there), rtol=1e-8)
     assert values(here)[-1] < 0.9 * values(here)[0]

@@ -114,7 +114,7 @@ def test_too_little_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         solve()
 
 
-SHARING = ["none", "sweep", "tied", "lm", "admm"]
+SHARING = ["none", "sweep", "constrained", "lm", "admm"]
 
 
 @pytest.fixture(scope="module")

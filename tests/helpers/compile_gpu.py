@@ -1,5 +1,5 @@
 """Compile every GPU kernel to machine code, on a machine without a GPU: run by
-`test_gpu_compile.py` in a process of its own.
+`tests/backends/gpu/test_compile.py` in a process of its own.
 
     python tests/helpers/compile_gpu.py 90 mixed     # compute capability, precision
     python tests/helpers/compile_gpu.py 90 ahead     # what is compiled ahead, and what runs then
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import tied
+import constrained
 import torch
 import triton
 from scene_for_gpu import tiny_problem
@@ -73,9 +73,9 @@ def record(precision: str) -> None:
     shard = make_shard(problem, partition)
     options = Options(method="daba", devices=2, precision=precision, loss=daba.Welsch(4.0))  # type: ignore[arg-type]
     gpu_solver(shard, options, device="cpu").iterate()
-    for tie in (tied.everything, tied.all_but_across) if precision == "mixed" else ():
+    for tie in (constrained.everything, constrained.all_but_across) if precision == "mixed" else ():
         problem = tie(tiny_problem())
-        shard = make_shard(problem, tied.in_halves(problem))
+        shard = make_shard(problem, constrained.in_halves(problem))
         gpu_solver(shard, options, device="cpu", prepare=lambda ops: ops.launch_all())
 
 
@@ -99,9 +99,9 @@ def ahead() -> None:
         {"method": "lm"},
     ]
     plain = [(lambda problem: problem, chosen) for chosen in methods]
-    ties = [(tied.held, chosen) for chosen in methods[:2]]
-    ties += [(tied.everything, chosen) for chosen in methods[2:6]]
-    for tie, chosen in (*plain, *ties, (tied.all_but_across, methods[4])):
+    ties = [(constrained.held, chosen) for chosen in methods[:2]]
+    ties += [(constrained.everything, chosen) for chosen in methods[2:6]]
+    for tie, chosen in (*plain, *ties, (constrained.all_but_across, methods[4])):
         problem = tie(tiny_problem())
         devices = 1 if chosen["method"] == "lm" else 2
         options = Options(devices=devices, **chosen)

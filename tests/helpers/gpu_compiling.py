@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import constrained
 import numpy as np
-import tied
 import triton
 from scene_for_gpu import tiny_problem
 
@@ -32,9 +32,9 @@ def main() -> None:
     for options in chosen:
         daba.solve(problem, partition=partition, backend="gpu", iterations=12, **options)
     for tie, method in (
-        (tied.everything, "daba"),
-        (tied.all_but_across, "duba"),
-        (tied.held, "dr"),
+        (constrained.everything, "daba"),
+        (constrained.all_but_across, "duba"),
+        (constrained.held, "dr"),
     ):
         given = tie(problem)
         daba.solve(given, partition=partition, backend="gpu", iterations=12, method=method)

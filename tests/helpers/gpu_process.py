@@ -1,10 +1,11 @@
 """One of several processes that solve a small problem together with the GPU's code: run by
-`test_gpu_processes.py` under torchrun, in Triton's interpreter, and on a GPU by `tests/gpu`.
+`tests/backends/gpu/test_processes.py` under torchrun, in Triton's interpreter, and on a GPU by
+`tests/gpu`.
 
     torchrun --nproc-per-node 2 tests/helpers/gpu_process.py OUT.npz cpu none
 
 Leaves F, cameras, points and the bytes that were sent, of each method. On a GPU these may be `lm`,
-`admm` and `tied` (sweeps under constraints), too, and there are four devices.
+`admm` and `constrained` (sweeps under constraints), too, and there are four devices.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import constrained
 import numpy as np
-import tied
 from scene_for_gpu import tiny_problem
 
 import daba
@@ -35,8 +36,8 @@ def main() -> None:
     for method in methods:
         solve = solved if method in ("lm", "admm") else iterated
         given, refine = problem, method
-        if method == "tied":
-            given, refine = tied.everything(problem), "sweep"
+        if method == "constrained":
+            given, refine = constrained.everything(problem), "sweep"
         F, sent, solution = solve(given, partition, comm, device, refine)
         if comm.rank == 0:
             arrays = {"F": F, "points": solution.points, "cameras": solution.cameras, "sent": sent}

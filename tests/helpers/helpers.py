@@ -396,6 +396,8 @@ def dense_step(
 
 # Runs
 
+TIGHT: dict[str, Any] = {"pcg_forcing": 0.0, "pcg_residual": 1e-14, "pcg_iterations": 5000}
+"""Conjugate gradients until nothing changes any more."""
 EAGER: dict[str, Any] = {"restart_ratio": 1.0, "eta": 1.0, "eta_growth": 1.0}
 """The strictest restart: no step may end above F."""
 

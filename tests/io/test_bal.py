@@ -21,7 +21,7 @@ from daba.core.errors import DabaError, DabaWarning
 from daba.io import bal, numbers
 from daba.io.bal_weights import weights_path
 from daba.io.store import store, writing
-from daba.problem.intrinsics import pixel_error, pixel_errors
+from daba.problem.pixel_errors import pixel_error, pixel_errors
 from daba.problem.problem import Problem
 
 REAL = {

@@ -7,21 +7,10 @@ import gzip
 from pathlib import Path
 
 import pytest
+from command_line import BAL
 
 import daba.io
 from daba.core.errors import DabaError
-
-LINES = [
-    "2 2 4",
-    "0 0 10 20",
-    "0 1 -30 40",
-    "1 0 5 -6",
-    "1 1 7 8",
-    "0 0 0 0 0 0 500 0 0",
-    "0.1 0 0 0 0 0.5 600 0 0",
-    "0.1 0.2 -5",
-    "-0.3 0.4 -6",
-]
 
 
 def message(path: Path, lines: list[str]) -> str:
@@ -68,7 +57,7 @@ def message(path: Path, lines: list[str]) -> str:
     ],
 )
 def test_the_line_is_named(line: int, text: str, expected: str, tmp_path: Path) -> None:
-    lines = LINES.copy()
+    lines = BAL.copy()
     lines[line - 1] = text
     found = message(tmp_path / "bad.txt", lines)
     assert found.startswith("bad.txt")
@@ -77,9 +66,9 @@ def test_the_line_is_named(line: int, text: str, expected: str, tmp_path: Path) 
 
 
 def test_cut_short(tmp_path: Path) -> None:
-    found = message(tmp_path / "cut.txt", LINES[:4])
+    found = message(tmp_path / "cut.txt", BAL[:4])
     assert found.startswith("cut.txt: the file ends after 3 of the 4 observations")
-    text = "\n".join(LINES)
+    text = "\n".join(BAL)
     for end in range(len(text) - 2):  # wherever it is cut, it is noticed
         message(tmp_path / "cut.txt", [text[:end]])
 
@@ -111,7 +100,7 @@ def test_binary_after_a_good_header(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("suffix", "pack"), [(".bz2", bz2.compress), (".gz", gzip.compress)])
 def test_damaged_compression(suffix, pack, tmp_path) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / f"bad.txt{suffix}"
-    data = bytearray(pack(("\n".join(LINES)).encode() * 50))
+    data = bytearray(pack(("\n".join(BAL)).encode() * 50))
     path.write_bytes(data[: len(data) // 2])
     with pytest.raises(DabaError, match="compressed file is damaged"):
         daba.io.load(path)
@@ -125,13 +114,13 @@ def test_damaged_compression(suffix, pack, tmp_path) -> None:  # type: ignore[no
 
 
 def test_a_point_on_a_camera_centre(tmp_path: Path) -> None:
-    lines = LINES.copy()
+    lines = BAL.copy()
     lines[7] = "0 0 0"
     found = message(tmp_path / "bad.txt", lines)
     assert found.startswith("bad.txt: observation 0: point 0 lies on the centre of camera 0")
 
 
 def test_overflow_in_the_paper_reading(tmp_path: Path) -> None:
-    lines = LINES.copy()
+    lines = BAL.copy()
     lines[6] = "0.1 0 0 0 0 0.5 1e100 1e200 0"
     assert message(tmp_path / "bad.txt", lines).startswith("bad.txt: camera 1: NaN or infinite")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import daba.io
 from daba.core.errors import DabaError, DabaWarning
 from daba.io import numbers
-from daba.problem.intrinsics import pixel_error, pixel_errors
+from daba.problem.pixel_errors import pixel_error, pixel_errors
 from daba.problem.problem import Problem
 
 LINES = [

@@ -14,7 +14,8 @@ from daba.distributed.comm.base import Communicator
 from daba.distributed.shard import make_shard
 from daba.partition.partition import make_partition
 from daba.problem.cheirality import bring_to_front
-from daba.problem.intrinsics import STEREOGRAPHIC, points_behind
+from daba.problem.intrinsics import STEREOGRAPHIC
+from daba.problem.pixel_errors import points_behind
 from daba.problem.problem import Floats, Problem
 from helpers import random_problem, rays
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,18 +23,6 @@ def scene(cameras: int = 5, points: int = 20) -> Problem:
     pixels = 500 * x[:, :2] / x[:, 2:] + rng.normal(size=(len(cam), 2))
     R = np.tile(np.eye(3), (cameras, 1, 1))
     return Problem.from_arrays(R, t, l, cam, pt, pixels, 500.0)
-
-
-def keep(problem: Problem, mask: np.ndarray, **changes: Any) -> Problem:
-    """Some of the observations."""
-    return replace(
-        problem,
-        camera_index=problem.camera_index[mask],
-        point_index=problem.point_index[mask],
-        u=problem.u[mask],
-        weights=problem.weights[mask],
-        **changes,
-    )
 
 
 def test_a_sound_problem() -> None:
@@ -58,7 +45,7 @@ def test_a_sound_problem() -> None:
 def test_histogram_edges() -> None:
     problem = scene(cameras=22, points=8)
     track = np.array([0, 1, 2, 3, 4, 6, 11, 21])
-    report = inspect(keep(problem, problem.camera_index < track[problem.point_index]))
+    report = inspect(problem.with_observations(problem.camera_index < track[problem.point_index]))
     assert report.track_length.histogram == {
         label: 1 for label in ("0", "1", "2", "3", "4-5", "6-10", "11-20", "21+")
     }
@@ -70,7 +57,7 @@ def test_weak_and_unobserved() -> None:
     problem = scene()
     cam, pt = problem.camera_index, problem.point_index
     mask = (pt != 3) & ((pt != 4) | (cam == 0)) & (cam != 1) & ((cam != 2) | (pt < 2))
-    report = inspect(keep(problem, mask))
+    report = inspect(problem.with_observations(mask))
     assert (report.unobserved_points, report.weak_points) == (1, 1)
     assert (report.unobserved_cameras, report.weak_cameras) == (1, 1)
     assert report.components == 1  # what nobody sees is not a part
@@ -84,7 +71,7 @@ def test_weak_and_unobserved() -> None:
 def test_parts() -> None:
     problem = scene()
     left = problem.camera_index < 2
-    report = inspect(keep(problem, left == (problem.point_index < 10)))
+    report = inspect(problem.with_observations(left == (problem.point_index < 10)))
     assert report.components == 2
     assert report.largest_component_cameras == 3
     assert "falls into 2 parts" in report.warnings[0]
@@ -93,7 +80,7 @@ def test_parts() -> None:
 def test_duplicates() -> None:
     problem = scene()
     twice = np.r_[np.arange(100), 7, 7, 45]
-    report = inspect(keep(problem, twice))
+    report = inspect(problem.with_observations(twice))
     assert report.duplicates == 3
     assert "3 duplicate observations (camera 0 and point 7, camera 0" in report.warnings[0]
 
@@ -122,7 +109,7 @@ def test_odd_places() -> None:
 
 def test_many_are_shortened() -> None:
     problem = scene(points=40)
-    report = inspect(keep(problem, problem.point_index < 20))
+    report = inspect(problem.with_observations(problem.point_index < 20))
     assert "20 points that no camera sees (20, 21, 22, 23, 24, …)" in report.warnings[0]
 
 

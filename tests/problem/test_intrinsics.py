@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daba.problem import intrinsics
-from daba.problem.intrinsics import forward_model, pixel_error, pixel_errors, rays_from_forward
+from daba.problem.intrinsics import forward_model, rays_from_forward
+from daba.problem.pixel_errors import pixel_error, pixel_errors
 from daba.problem.problem import Floats, Problem
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import daba
-from daba.problem.images import Images
+from daba.problem.images import ImageNames
 from daba.problem.intrinsics import forward_model
 from daba.problem.outliers import filter_outliers
 from daba.problem.problem import Floats, Problem
@@ -95,11 +95,11 @@ def test_images_are_called_by_name_and_id() -> None:
         "registered": [0, 2],
         "image_ids": [7, 5],
     }
-    images = Images.of(info, 2)
+    images = ImageNames.of(info, 2)
     assert [images.label(0), images.label(1)] == ["a 1 (id 7)", "c 3.5 (id 5)"]  # not one of a list
     assert (images.count(2), images.count(1), images.noun) == ("2 images", "1 image", "image")
-    assert Images.of({"images": ["a.jpg 0 500", "b.jpg"]}, 2).names == ["a.jpg", "b.jpg"]
-    numbered = Images.of({}, 1200)
+    assert ImageNames.of({"images": ["a.jpg 0 500", "b.jpg"]}, 2).names == ["a.jpg", "b.jpg"]
+    numbered = ImageNames.of({}, 1200)
     assert (numbered.label(3), numbered.count(1200)) == ("camera 3", "1,200 cameras")
     assert numbered.labels([3, 4]) == ["3", "4"]
 

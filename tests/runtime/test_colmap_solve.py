@@ -17,7 +17,7 @@ import daba
 from daba.core import camera_models
 from daba.io.store import writing
 from daba.io.store.store import Store
-from daba.problem.intrinsics import mean_reprojection_error
+from daba.problem.pixel_errors import mean_reprojection_error
 from daba.problem.problem import Problem
 from daba.tools.cli import main
 

@@ -162,15 +162,15 @@ def test_signals_between_two_runs_are_remembered(
     """Ctrl-C while outliers are looked for: what was reached is returned, not lost."""
     import signal
 
-    from daba.problem import outliers
+    from daba.runtime import corrections
 
-    filter_outliers = outliers.filter_outliers
+    filter_outliers = corrections.filter_outliers
 
     def interrupted(*arguments: Any) -> Any:
         signal.raise_signal(signal.SIGINT)
         return filter_outliers(*arguments)
 
-    monkeypatch.setattr(outliers, "filter_outliers", interrupted)
+    monkeypatch.setattr(corrections, "filter_outliers", interrupted)
     result = daba.solve(problem, iterations=3, filter=1.0)
     assert result.reason == "interrupted"
     assert result.history[-1].iteration == 3

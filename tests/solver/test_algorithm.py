@@ -315,17 +315,7 @@ def test_clipping_can_be_switched_off_and_is_the_default_with_refinement() -> No
 def without(problem: Problem, drop: np.ndarray) -> Problem:
     """The problem less some observations."""
     keep = np.flatnonzero(~drop)
-    return picked(problem, keep)
-
-
-def picked(problem: Problem, keep: np.ndarray) -> Problem:
-    return replace(
-        problem,
-        camera_index=problem.camera_index[keep],
-        point_index=problem.point_index[keep],
-        u=problem.u[keep],
-        weights=problem.weights[keep],
-    )
+    return problem.with_observations(keep)
 
 
 def less(problem: Problem, index: np.ndarray, which: int, left: int) -> Problem:
@@ -341,11 +331,13 @@ ODD: dict[str, Problem] = {
     "camera with two observations": less(CITY, CITY.camera_index, 3, 2),
     "point without observations": less(CITY, CITY.point_index, 7, 0),
     "points seen once": without(CITY, np.append(False, np.diff(CITY.point_index) == 0)),
-    "every observation twice": picked(CITY, np.repeat(np.arange(CITY.num_observations), 2)),
-    "one observation a hundred times": picked(
-        CITY, np.append(np.arange(CITY.num_observations), np.full(100, 5))
+    "every observation twice": CITY.with_observations(
+        np.repeat(np.arange(CITY.num_observations), 2)
     ),
-    "one observation in all": picked(CITY, np.array([0])),
+    "one observation a hundred times": CITY.with_observations(
+        np.append(np.arange(CITY.num_observations), np.full(100, 5))
+    ),
+    "one observation in all": CITY.with_observations(np.array([0])),
     "point behind its cameras": CITY.with_estimate(
         CITY.cameras, np.where(np.arange(200)[:, None] == 7, -CITY.points - 50.0, CITY.points)
     ),

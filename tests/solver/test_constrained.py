@@ -21,6 +21,7 @@ from daba.solver.constraints.operations import SharingOperations
 from daba.solver.make import cpu_solver
 from helpers import (
     EAGER,
+    TIGHT,
     check_iteration,
     dense_system,
     equations_of,
@@ -38,8 +39,6 @@ from helpers import (
 )
 
 pytestmark = pytest.mark.usefixtures("compiled")
-
-TIGHT: dict[str, Any] = {"pcg_forcing": 0.0, "pcg_residual": 1e-14, "pcg_iterations": 5000}
 
 
 def shared_by(problem: Problem, groups: np.ndarray) -> Problem:

@@ -19,6 +19,7 @@ from daba.problem.problem import Problem
 from daba.solver.make import cpu_solver
 from daba.solver.trust_region import TrustRegion, first_limit
 from helpers import (
+    TIGHT,
     in_problem_order,
     operations_of,
     paper_surrogate,
@@ -30,7 +31,6 @@ from helpers import (
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
-TIGHT: dict[str, Any] = {"pcg_forcing": 0.0, "pcg_residual": 1e-14, "pcg_iterations": 5000}
 LINEAR = ["direct", "pcg"]
 EVERYONE = np.ones(3, bool)
 

@@ -295,7 +295,7 @@ class ConsensusOperations(Operations, Protocol):
     def blocks(self) -> Floats:
         """After `linearize`: of each copied camera the diagonal of U, of each point V."""
 
-    def reach(self) -> Floats:
+    def step_bounds(self) -> Floats:
         """After `linearize`: how far each point may move in a step."""
 
     def show(self, x: State) -> None:

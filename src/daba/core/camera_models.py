@@ -9,11 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from daba.core import lenses
-
-Floats = NDArray[np.float64]
+from daba.core.types import Bools, Floats
 
 PARAMETERS = 16
 """Room for the parameters of any model."""
@@ -110,7 +108,7 @@ class Projection(NamedTuple):
 
     pixels: Floats
     """(K, 2)."""
-    seen: NDArray[np.bool_]
+    seen: Bools
     """Whether the camera sees the point at all, (K,)."""
     point: Floats
     """Derivative by the point in the camera's frame, (K, 2, 3)."""

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Int32 = NDArray[np.int32]
+Ints = Int32
+"""Indices, where no kernel takes them."""
 Int64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Matrix = Annotated[Floats, 2]
@@ -34,6 +36,11 @@ def distinct(values: np.ndarray, axis: int | None = None) -> np.ndarray:
     new = np.ones(len(ordered), bool)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
     return ordered[new]
+
+
+def starts(counts: np.ndarray) -> Int64:
+    """Where runs of so many begin that follow each other, and where the last ends, (n + 1,)."""
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def median(values: np.ndarray, axis: int | None = None) -> Any:

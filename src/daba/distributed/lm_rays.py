@@ -3,6 +3,8 @@ are d."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Literal
+
 import numpy as np
 
 from daba.core.lm import NO_PRIORS, ROW, Kind, Loss
@@ -10,7 +12,9 @@ from daba.core.types import Known
 from daba.distributed.comm.base import Communicator
 from daba.distributed.lm_shard import NO_IMAGE_PRIORS, ImagePriors, LmInput
 from daba.distributed.shard import Shard
-from daba.problem.priors import Targets
+
+if TYPE_CHECKING:
+    from daba.problem.priors import Targets
 
 
 def ray_input(shard: Shard, comm: Communicator) -> LmInput:
@@ -87,17 +91,20 @@ def fixed_points(shard: Shard) -> np.ndarray:
     return ~asked.free_points
 
 
-def image_priors(shard: Shard, what: str) -> ImagePriors:
+def image_priors(shard: Shard, what: Literal["positions", "intrinsics"]) -> ImagePriors:
     """Those of one kind of the cameras owned here."""
-    priors = None if shard.constraints is None else shard.constraints.priors
-    targets: Targets = Targets() if priors is None else getattr(priors, what)
+    if shard.constraints is None or (priors := shard.constraints.priors) is None:
+        return NO_IMAGE_PRIORS
+    targets: Targets = getattr(priors, what)
     loss = Loss(targets.loss.kind, float(targets.loss.radius))
     return ImagePriors(targets.index, targets.target, targets.information, loss)
 
 
 def point_priors(shard: Shard) -> Known:
-    priors = None if shard.constraints is None else shard.constraints.priors
-    targets = Targets() if priors is None else priors.points
+    """Those of the points owned here."""
+    if shard.constraints is None or (priors := shard.constraints.priors) is None:
+        return NO_PRIORS
+    targets = priors.points
     if not len(targets):
         return NO_PRIORS
     row = np.full(shard.num_points, -1, np.int32)

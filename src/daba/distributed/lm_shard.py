@@ -269,9 +269,11 @@ def _observations(
         else getattr(parts[0], name)
         for name in ("camera", "point", "u", "weight")
     )  # fmt: skip
-    place = _places(shard.num_cameras, shard.extent.camera_ptr[shard.first], shard.ghost_cameras)
+    image_at = _in_device_order(
+        shard.num_cameras, shard.extent.camera_ptr[shard.first], shard.ghost_cameras
+    )
     key = point.astype(np.int64) * (int(cluster.max()) + 1) + cluster[frame[image]]
-    key = key * shard.extent.cameras + place[image]
+    key = key * shard.extent.cameras + image_at[image]
     if not (np.diff(key) > 0).all():
         order = np.argsort(key, kind="stable")
         image, point, xy, weight = image[order], point[order], xy[order], weight[order]
@@ -283,7 +285,9 @@ def _observations(
     lengths = np.diff(np.append(runs, len(key)))
     by_point = mine = np.flatnonzero(of < num_frames)
     if len(shard.ghost_points):
-        at = _places(shard.num_points, shard.extent.point_ptr[shard.first], shard.ghost_points)
+        at = _in_device_order(
+            shard.num_points, shard.extent.point_ptr[shard.first], shard.ghost_points
+        )
         by_point = mine[np.argsort(at[point[mine]], kind="stable")]
     order = by_point[stable_order(of[by_point], num_frames)]
     begin, end, inter = ptr[: shard.num_points], ptr[1 : shard.num_points + 1], order[:0]
@@ -325,6 +329,6 @@ def _within_devices(
     return np.asarray(home[of] == owner[point])
 
 
-def _places(own: int, start: int, ghosts: np.ndarray) -> np.ndarray:
-    """Place over all devices of what is owned here, and of ghosts."""
+def _in_device_order(own: int, start: int, ghosts: np.ndarray) -> np.ndarray:
+    """The indices, over all devices, of what is owned here and of ghosts."""
     return np.concatenate([int(start) + np.arange(own), ghosts.astype(np.int64)])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from daba.core.types import Devices, Int32, Observations, State, Tasks, frozen
+from daba.core.types import Devices, Int32, Observations, State, Tasks, frozen, starts
 from daba.partition.ordering import (
     ON_HOST,
     Error,
@@ -216,8 +216,7 @@ class _Local:
 
     def pointers(self, own: Any) -> np.ndarray:
         """Where those of each begin, when they are sorted."""
-        counts = self.arrays.count(own, self.count)
-        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return starts(self.arrays.count(own, self.count))
 
 
 def make_tasks(device_ptr: np.ndarray, work: np.ndarray, most: int = MOST_TASKS) -> Tasks:

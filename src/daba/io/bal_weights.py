@@ -26,6 +26,7 @@ from daba.problem.problem import Floats
 
 FORMAT = "daba weights"
 VERSION = 1
+"""What such a file says that it is."""
 
 
 def weights_path(path: PathLike) -> Path:

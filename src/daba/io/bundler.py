@@ -30,6 +30,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from daba.core.errors import DabaError, DabaWarning
+from daba.core.types import starts
 from daba.io import bal_weights
 from daba.io.errors.bal import MAX_COUNT
 from daba.io.errors.bundler import MAGIC, MOST_VIEWS, explain, is_rotation, parse_counts
@@ -105,7 +106,7 @@ def save(problem: Problem, path: PathLike) -> None:
     cameras = from_problem(problem)
     order = np.argsort(problem.point_index, kind="stable")
     counts = np.bincount(problem.point_index, minlength=problem.num_points)
-    ends = np.concatenate([[0], np.cumsum(counts)])
+    ends = starts(counts)
     number, total = _numbers_in_file(problem)
     with open_output(path) as out:
         out.write(MAGIC + b"\n%d %d\n" % (total, problem.num_points))
@@ -235,7 +236,7 @@ def _write_points(
     number: np.ndarray,
 ) -> None:
     """Some points and their views, formatted by one call of `%`."""
-    begins = np.concatenate([[0], np.cumsum(_POINT + _VIEW * counts)])
+    begins = starts(_POINT + _VIEW * counts)
     values = np.empty(begins[-1])
     heads_at = begins[:-1, None] + np.arange(_POINT)
     in_view = np.ones(len(values), bool)

@@ -19,6 +19,7 @@ from daba.problem.priors import Targets
 from daba.problem.problem import Floats, Ints, Problem
 
 SEVERAL = -1
+"""In the place of the number of an image whose name others have, too."""
 COVARIANCE = ("cxx", "cxy", "cxz", "cyy", "cyz", "czz")
 SPREADS = (("sigma",), ("sx", "sy", "sz"), COVARIANCE)
 """Columns that may tell how well a position is known."""

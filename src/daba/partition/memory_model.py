@@ -20,7 +20,7 @@ TASKS = 8
 
 CAMERA_SURROGATES = 8 * 2 * (15 + 36 + 18 + 1)
 POINT_SURROGATES = 8 * 2 * (3 + 1 + 3 + 1)
-"""Two of them, which only DABA has."""
+"""Bytes of a camera and of a point in two surrogates, which only DABA has."""
 CAMERA = CAMERA_SURROGATES + 8 * (
     STATES * 15
     + 2 * 81  # U and its damped copy
@@ -28,12 +28,14 @@ CAMERA = CAMERA_SURROGATES + 8 * (
     + 9 * (4 + 4 + TASKS)  # gradient, right-hand side, steps; conjugate gradients; their sums
     + 6  # step bound, distance, s, γ, where its observations begin
 )
+"""Bytes of a camera in all."""
 POINT = POINT_SURROGATES + 8 * (
     STATES * 3
     + 2 * 6  # V and its damped inverse
     + 3 * 3  # gradient, z, step
     + 3 + 1 + 2  # centroid of its cameras, step bound, where its observations begin
 )  # fmt: skip
+"""Bytes of a point in all."""
 
 
 @frozen

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from daba.core.types import distinct, frozen
+from daba.core.types import distinct, frozen, starts
 from daba.partition.partition import Partition, frames_of, stable_order
 from daba.problem.problem import Floats, Ints, Problem
 
@@ -351,4 +351,4 @@ def inverse(order: Ints) -> Ints:
 
 def pointers(owner: Ints, count: int) -> np.ndarray:
     """Where the items of each owner begin, when sorted by owner, (count + 1,)."""
-    return np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=count))]).astype(np.int64)
+    return starts(np.bincount(owner, minlength=count))

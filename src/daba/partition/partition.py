@@ -19,9 +19,11 @@ from daba.problem.problem import Ints, Problem
 ROOM = 1.05
 """Most that a device works on, over the mean, when cameras are moved to their points."""
 ROUNDS = 6
+"""Of moving cameras to their points, at most."""
 TRIES = 8
+"""Partitions tried, …"""
 EDGES_IN_ALL = 2_000_000
-"""Partitions tried, if METIS has not seen so many edges by then."""
+"""… if METIS has not seen so many edges by then."""
 
 Chunk = tuple[Ints, Ints, range]
 """All observations of a range of points: cameras, points counted from its first, the range."""

@@ -7,15 +7,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from daba.core.errors import DabaError
+from daba.core.types import Floats, Ints
 
 if TYPE_CHECKING:
     from daba.problem.problem import Problem
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
 
 CAMERA_RECORD = 15
 """Numbers in one camera record: 9 of R, 3 of t, 3 of d."""

@@ -16,15 +16,15 @@ from __future__ import annotations
 import numpy as np
 
 from daba.core import formulas
-from daba.problem.intrinsics import ahead, points_behind
+from daba.problem.pixel_errors import ahead, points_behind
 from daba.problem.problem import Floats, Ints, Problem
 
 DEPTHS = np.logspace(-2, 4, 61)
 """Distances that are tried, in units of the usual distance between a camera and a point."""
-
-
-FINEST, OCTAVES = 64, 64
-"""Distances are counted from 2^−OCTAVES to 2^OCTAVES, FINEST to an octave: 1 % apart."""
+OCTAVES = 64
+"""Distances are counted from 2^−OCTAVES to 2^OCTAVES, …"""
+FINEST = 64
+"""… so many to an octave: 1 % apart."""
 
 
 def bring_to_front(

@@ -11,16 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from daba.core.errors import DabaError
 from daba.core.losses import make_loss
-from daba.core.types import frozen
+from daba.core.types import Bools, Floats, Ints, frozen
 from daba.problem.priors import Priors, Targets
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
 
 CAMERA_PARAMETERS = 9
 """Parameters of a camera: rotation, centre and d, three of each."""

@@ -9,8 +9,8 @@ import numpy as np
 
 from daba.core.types import frozen, median
 from daba.problem.constraints import describe
-from daba.problem.images import Images
-from daba.problem.intrinsics import (
+from daba.problem.images import ImageNames
+from daba.problem.pixel_errors import (
     PixelError,
     pixel_error,
     pixel_errors,
@@ -108,7 +108,7 @@ def inspect(problem: Problem) -> Diagnostics:
     unseen, lonely = np.flatnonzero(tracks == 0), np.flatnonzero(tracks == 1)
     idle, weak = np.flatnonzero(degrees == 0), np.flatnonzero((degrees > 0) & (degrees < 3))
     behind_share = f", {100 * len(behind) / K:.0f} % of all" if len(behind) > K // 100 else ""
-    images = Images.of(problem.info, C)
+    images = ImageNames.of(problem.info, C)
     noun = images.noun
     pairs = [f"{images.label(key // P)} and point {key % P}" for key in twice[:SHOWN].tolist()]
     warnings = [
@@ -212,7 +212,7 @@ def _coincident(problem: Problem) -> np.ndarray:
     return np.flatnonzero(again)
 
 
-def _say(ids: np.ndarray, noun: str, what: str, then: str, images: Images | None = None) -> str:
+def _say(ids: np.ndarray, noun: str, what: str, then: str, images: ImageNames | None = None) -> str:
     """'3 points that no camera sees (4, 7, 9): kept as they are', or '' if there are none."""
     if len(ids) == 0:
         return ""
@@ -258,7 +258,7 @@ def html(problem: Problem) -> str:
     """What a notebook shows of a problem."""
     from daba.core.text import html_table
 
-    noun = Images.of(problem.info, problem.num_cameras).noun
+    noun = ImageNames.of(problem.info, problem.num_cameras).noun
     rows = [("problem", problem.in_words())]
     if problem.num_observations <= SHOWN_AT_ONCE:
         error = pixel_error(problem)

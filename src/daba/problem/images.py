@@ -15,7 +15,7 @@ from daba.core.types import frozen
 
 
 @frozen
-class Images:
+class ImageNames:
     """Names and ids, in the problem's own order."""
 
     names: list[str]
@@ -24,19 +24,19 @@ class Images:
     """COLMAP's, else numbers from 0."""
 
     @staticmethod
-    def of(info: Mapping[str, Any], count: int) -> Images:
+    def of(info: Mapping[str, Any], count: int) -> ImageNames:
         """The images of a problem or store with this `info` and so many cameras."""
         ids = np.asarray(info.get("image_ids", np.arange(count)))
         names = info.get("images")
         if names is None:
-            return Images([], ids)
+            return ImageNames([], ids)
         rows = info.get("registered", range(count))
         found = [str(names[row]) for row in rows]
-        return Images(found if "colmap" in info else [image_name(name) for name in found], ids)
+        return ImageNames(found if "colmap" in info else [image_name(name) for name in found], ids)
 
-    def chosen(self, rows: np.ndarray) -> Images:
+    def chosen(self, rows: np.ndarray) -> ImageNames:
         """Some of them."""
-        return Images([self.names[row] for row in rows] if self.names else [], self.ids[rows])
+        return ImageNames([self.names[row] for row in rows] if self.names else [], self.ids[rows])
 
     @property
     def noun(self) -> str:

@@ -11,18 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from daba.core.camera_models import BY_ID, MODELS, PARAMETERS, CameraModel, image_points, unproject
 from daba.core.errors import DabaError
-from daba.core.types import distinct, frozen
+from daba.core.types import Bools, Floats, Ints, distinct, frozen
 
 if TYPE_CHECKING:
     from daba.problem.problem import Problem
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
-Bools = NDArray[np.bool_]
 
 IDENTITY = np.concatenate([np.eye(3).ravel(), np.zeros(3)])
 """The record of a sensor at the place of its rig."""

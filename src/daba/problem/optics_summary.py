@@ -9,8 +9,8 @@ import numpy as np
 
 from daba.core.camera_models import BY_ID
 from daba.core.types import distinct, frozen
-from daba.problem.intrinsics import mean_reprojection_error
 from daba.problem.optics import Optics
+from daba.problem.pixel_errors import mean_reprojection_error
 from daba.problem.problem import Problem
 
 

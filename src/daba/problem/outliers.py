@@ -15,9 +15,9 @@ import numpy as np
 
 from daba.core.errors import DabaError
 from daba.core.types import frozen
-from daba.problem.images import Images
-from daba.problem.intrinsics import pixel_errors, points_behind
+from daba.problem.images import ImageNames
 from daba.problem.optics import observe
+from daba.problem.pixel_errors import pixel_errors, points_behind
 from daba.problem.problem import Problem
 
 WORST = 5
@@ -88,7 +88,7 @@ def filter_outliers(problem: Problem, pixels: float) -> tuple[Problem, Dropped]:
             "larger threshold"
         )
     kept = _without(problem, keep)
-    images = Images.of(problem.info, problem.num_cameras)
+    images = ImageNames.of(problem.info, problem.num_cameras)
     return kept, Dropped(
         threshold=float(pixels),
         beyond=int(beyond.sum()),
@@ -136,7 +136,7 @@ def _emptied(before: np.ndarray, after: np.ndarray, count: int) -> int:
     return int(((had > 0) & (has == 0)).sum())
 
 
-def _worst(problem: Problem, images: Images, keep: np.ndarray) -> list[dict[str, Any]]:
+def _worst(problem: Problem, images: ImageNames, keep: np.ndarray) -> list[dict[str, Any]]:
     C = problem.num_cameras
     total = np.bincount(problem.camera_index, minlength=C)
     lost = np.bincount(problem.camera_index[~keep], minlength=C)

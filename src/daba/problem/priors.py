@@ -10,14 +10,11 @@ from __future__ import annotations
 from dataclasses import field, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from daba.core.errors import DabaError
 from daba.core.losses import Loss, Trivial
-from daba.core.types import frozen
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
+from daba.core.types import Floats, Ints, frozen
 
 ASYMMETRY = 1e-9
 """Asymmetry that rounding may leave in an information matrix, relative to its largest entry."""

@@ -17,10 +17,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from daba.core.errors import DabaError
-from daba.core.types import frozen
+from daba.core.types import Bools, Floats, Ints, frozen
 from daba.problem.checks import check_positive, check_problem, checked_indices
 
 if TYPE_CHECKING:
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from daba.problem.optics import Optics
     from daba.problem.priors import Priors
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
-Bools = NDArray[np.bool_]
 
 RAY_SIDE = ("cameras", "u", "weights", "focal")
 """What follows from the optics of a problem that was read or solved in pixels."""
@@ -291,7 +288,7 @@ class Problem:
         return normalized(given)
 
     @property
-    def asked(self) -> Constraints | None:
+    def requested_constraints(self) -> Constraints | None:
         """The constraints that were asked for, beside what follows from the models of cameras: in
         pixels images share a camera because they have the same, and its model says the rest."""
         poses = None if self.free_cameras is None else self.free_cameras.copy()
@@ -391,9 +388,9 @@ class Problem:
     def in_words(self) -> str:
         """Its name and sizes."""
         from daba.core.text import printable
-        from daba.problem.images import Images
+        from daba.problem.images import ImageNames
 
-        images = Images.of(self.info, self.num_cameras).count(self.num_cameras)
+        images = ImageNames.of(self.info, self.num_cameras).count(self.num_cameras)
         sizes = f"{self.num_points:,} points, {self.num_observations:,} observations"
         return printable(f"{self.name}: {images}, {sizes}")
 

@@ -9,6 +9,7 @@ import numpy as np
 from daba.core import formulas
 
 CHUNK = 1 << 20
+"""Observations handled at once."""
 
 
 def gather(problem, k=slice(None)):

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from daba.runtime.loop import Loop
     from daba.solver.interface import Solver
 
-CAMERAS, POINTS = 5000, 50_000
+CAMERAS = 5000
+POINTS = 50_000
 """Most that a snapshot holds, but for rounding."""
 EACH = 20
 """Iterations of which each is recorded …"""

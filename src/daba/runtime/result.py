@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from daba.distributed.shard import State
     from daba.io.store.store import Store
     from daba.partition.partition import Partition
-    from daba.problem.images import Images
-    from daba.problem.intrinsics import PixelError
+    from daba.problem.images import ImageNames
     from daba.problem.outliers import Dropped
+    from daba.problem.pixel_errors import PixelError
 
 
 @frozen
@@ -183,14 +183,14 @@ class Result:
     @cached_property
     def pixel_error(self) -> PixelError:
         """Pixel error of the solution with the forward model that is written to files."""
-        from daba.problem.intrinsics import pixel_error
+        from daba.problem.pixel_errors import pixel_error
 
         return pixel_error(self.problem)
 
     @cached_property
     def start_pixel_error(self) -> PixelError:
         """Where the solve began."""
-        from daba.problem.intrinsics import pixel_error
+        from daba.problem.pixel_errors import pixel_error
 
         return pixel_error(self.start)
 
@@ -209,16 +209,17 @@ class Result:
         if self.solution is None:
             return []
         solution = self.solution
-        asked = solution.asked if self.options.error == "pixel" else solution.constraints
-        return describe(asked, self.images.noun)
+        pixels = self.options.error == "pixel"
+        given = solution.requested_constraints if pixels else solution.constraints
+        return describe(given, self.images.noun)
 
     @property
-    def images(self) -> Images:
+    def images(self) -> ImageNames:
         """What the images, or cameras, are called."""
-        from daba.problem.images import Images
+        from daba.problem.images import ImageNames
 
         info = {} if self.source is None else self.source.info
-        return Images.of(info, self.sizes.cameras)
+        return ImageNames.of(info, self.sizes.cameras)
 
     def rows(self) -> list[tuple[str, str]]:
         """The result table, as (what, value) pairs."""
@@ -232,7 +233,7 @@ class Result:
         now; of a solution in rays also how far its cameras are from these."""
         if self.solution is None or "colmap" not in self.solution.info:
             return None
-        from daba.problem.intrinsics import mean_reprojection_error
+        from daba.problem.pixel_errors import mean_reprojection_error
 
         errors = {
             "start_px": mean_reprojection_error(self.start),

@@ -8,6 +8,7 @@ destroyed.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -104,11 +105,13 @@ def _to_host(problem: Any) -> tuple[Any, Any]:
     """A problem with NumPy's arrays, and the torch device its estimate was on, None if on none."""
     if not isinstance(problem, Problem):
         return problem, None
+    torch = sys.modules.get("torch")
+    if torch is None:  # nobody has made a tensor
+        return problem, None
     changes: dict[str, Any] = {}
     device = None
-    value: Any
     for name, value in vars(problem).items():  # not the fields: rays may not be needed
-        if hasattr(value, "detach") and hasattr(value, "cpu"):  # a torch tensor
+        if isinstance(value, torch.Tensor):
             kind = np.int32 if name.endswith("_index") else np.float64
             changes[name] = np.ascontiguousarray(value.detach().cpu().numpy(), dtype=kind)
             if name == "cameras":
@@ -152,12 +155,14 @@ def verdict(result: Result) -> str:
     start was robust. With a robust loss or a filter mean and median must: letting go of outliers
     raises mean and rms, while the median falls.
     """
-    from daba.problem.intrinsics import pixel_errors
+    from daba.problem.optics import reprojection_errors
 
     if result.solution is None:
         return _by_rms(result)
     robust = result.options.loss.name != "trivial" or result.options.filter is not None
-    start, end = (pixel_errors(_sample(problem)) for problem in (result.start, result.solution))
+    start, end = (
+        reprojection_errors(_sample(problem))[0] for problem in (result.start, result.solution)
+    )
     hidden = [int(np.count_nonzero(~np.isfinite(errors))) for errors in (start, end)]
     if hidden[1] > hidden[0] + HIDDEN * len(end):
         return (

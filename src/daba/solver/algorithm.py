@@ -48,7 +48,7 @@ class Algorithm1(Checkpointed):
         self.accelerated = options.accelerated
         self.first_base = Base.BAR if self.accelerated else Base.X
         self.endings = self._endings()
-        self.told = self._told()
+        self.sent = self._sent_each_time()
         alone = not exchange.neighbours
         self.region = TrustRegion(operations, [e.phase for e in self.endings] if alone else [])
         self._start()
@@ -86,7 +86,7 @@ class Algorithm1(Checkpointed):
             self.end()
         table = ops.table
         self.counts, self.moved = counts_of(table), bool(table[Row.MOVED].any())
-        self.counts.add(self.told)
+        self.counts.add(self.sent)
 
     def begin(self) -> None:
         """Nesterov's acceleration and majorization."""
@@ -118,19 +118,19 @@ class Algorithm1(Checkpointed):
             endings.append(Ending(partial(self.refine, n, block), block, final=last))
         return [*endings, Ending(ops.finish, None)]
 
-    def _told(self) -> Counts:
-        """What an iteration tells other devices."""
+    def _sent_each_time(self) -> Counts:
+        """What an iteration sends to other devices."""
         if self.shard.extent.devices == 1:
             return Counts()
-        boundary, told = boundary_of(self.shard), [e.ghosts for e in self.endings if e.ghosts]
+        boundary, rounds = boundary_of(self.shard), [e.ghosts for e in self.endings if e.ghosts]
         sent = sum(
             boundary.bytes(
                 cameras=CAMERA_RECORD if blocks != "points" else 0,
                 points=3 if blocks != "cameras" else 0,
             )
-            for blocks in told
+            for blocks in rounds
         )
-        return Counts(rounds=len(told) if self.comm.rank == 0 else 0, boundary_bytes=sent)
+        return Counts(rounds=len(rounds) if self.comm.rank == 0 else 0, boundary_bytes=sent)
 
     def refine(self, n: int, block: Literal["cameras", "points"]) -> None:
         """Round n of refinement."""

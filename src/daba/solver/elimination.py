@@ -6,11 +6,11 @@ of Algorithm 1's direct solution follows: the tiles of S that fill, and the leve
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from daba.core.types import Bools, Devices, Int32, Int64, Observations, Plan
+from daba.core.types import Bools, Devices, Int32, Int64, Observations, Plan, starts
 from daba.partition.partition import stable_order
 
 LEAST_ROOM = 256e6
@@ -43,7 +43,7 @@ def best_order(adjacent: Bools, size: int, block: int) -> tuple[np.ndarray, Bool
         if graph.any():
             import pymetis
 
-            begins = np.concatenate([[0], np.cumsum(graph.sum(axis=1))])
+            begins = starts(graph.sum(axis=1))
             _, inverse = pymetis.nested_dissection(
                 pymetis.CSRAdjacency(begins.tolist(), np.nonzero(graph)[1].tolist())
             )
@@ -112,6 +112,7 @@ SECONDS_PER_FLOP = 2e-11
 SECONDS_PER_PRODUCT = 11e-9
 """Of one observation in one S·v."""
 EXPECTED_PCG_ITERATIONS = 30
+"""Of one step, where nobody knows yet."""
 ROOM_PER_OBSERVATION = 48.0
 """Bytes for each observation that factors may take, if that is more than they always may."""
 BYTES_PER_OBSERVATION = 196
@@ -186,10 +187,10 @@ def make_plan(obs: Observations, devices: Devices, largest: int) -> tuple[Plan, 
         piece_obs=piece_obs,
         tile=tile,
         tile_device=tile_owner[j],
-        level_ptr=_counts_to_ptr(np.bincount(level[j])),
+        level_ptr=starts(np.bincount(level[j])),
         level_row=i[by_level].astype(np.int32),
         level_col=j[by_level].astype(np.int32),
-        row_ptr=_counts_to_ptr(np.bincount(i[below], minlength=N)),
+        row_ptr=starts(np.bincount(i[below], minlength=N)),
         row_col=j[below].astype(np.int32),
     )
     return plan, Cost(
@@ -202,8 +203,4 @@ def _pieces(obs: Observations, cost: np.ndarray, place: Int32) -> tuple[Int64, I
     done = np.cumsum(cost) - 0.5 * cost
     piece = (done * (PIECES / max(cost.sum(), 1))).astype(np.int64)[place][obs.camera]
     order = stable_order(piece, PIECES).astype(np.int32)
-    return _counts_to_ptr(np.bincount(piece, minlength=PIECES)), order
-
-
-def _counts_to_ptr(counts: np.ndarray) -> Any:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return starts(np.bincount(piece, minlength=PIECES)), order

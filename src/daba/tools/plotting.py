@@ -202,7 +202,7 @@ def scene(
         axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
         axes.axis("off")
     if after is not None:
-        from daba.problem.intrinsics import pixel_error
+        from daba.problem.pixel_errors import pixel_error
 
         for axes, problem, what in zip(panels, problems, ("before", "after"), strict=True):
             axes.set_title(f"{what}: rms {pixel_error(problem).rms:.3g} px")

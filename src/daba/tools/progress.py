@@ -13,6 +13,7 @@ LIVE = 0.12
 PLAIN = 3.0
 """Seconds between two lines in a file or pipe."""
 BAR = 24
+"""Characters of the bar."""
 
 
 class Progress:

@@ -15,6 +15,7 @@ from daba.partition.partition import partition_from_arrays
 from daba.problem.problem import Problem
 from helpers import (
     ALL_LOSSES,
+    TIGHT,
     dense_step,
     dense_system,
     random_partition,
@@ -24,7 +25,6 @@ from helpers import (
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
-TIGHT: dict[str, Any] = {"pcg_forcing": 0.0, "pcg_residual": 1e-14, "pcg_iterations": 5000}
 LINEAR = ["direct", "pcg"]
 
 

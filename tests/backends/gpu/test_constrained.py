@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import constrained
 import numpy as np
 import pytest
-import tied
 
 from daba.core.options import Options
 from daba.distributed.shard import make_shard
@@ -27,10 +27,10 @@ pytestmark = [
 ]
 
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "fixed": (tied.fixed, {"method": "duba"}),
-    "on devices": (tied.all_but_across, {"refine": "sweep"}),
-    "across devices": (tied.everything, {"refine": "sweep"}),
-    "restarts": (tied.shared_across_devices, {"refine": "none", **EAGER}),
+    "fixed": (constrained.fixed, {"method": "duba"}),
+    "on devices": (constrained.all_but_across, {"refine": "sweep"}),
+    "across devices": (constrained.everything, {"refine": "sweep"}),
+    "restarts": (constrained.shared_across_devices, {"refine": "none", **EAGER}),
 }
 
 
@@ -43,7 +43,7 @@ def test_an_iteration_is_that_of_the_cpu(
     monkeypatch.setattr(lists, "lanes_of", lambda *sizes: lists.Lanes(32, 3, 64, 32))
     make, chosen = CASES[case]
     problem = make(random_problem(4, cameras=4, points=7))
-    shard = make_shard(problem, tied.in_halves(problem))
+    shard = make_shard(problem, constrained.in_halves(problem))
     given: dict[str, Any] = {
         "method": "daba", "refine": "none", "devices": 2, "precision": "float64",
         "linear_solver": "pcg", "pcg_forcing": 0.0, "pcg_residual": 1e-12, "pcg_iterations": 2,

@@ -17,7 +17,7 @@ import daba
 from daba.core.errors import DabaError, DabaWarning
 from daba.io.colmap.model import Model
 from daba.io.colmap.parts import MODELS
-from daba.problem.intrinsics import mean_reprojection_error
+from daba.problem.pixel_errors import mean_reprojection_error
 from daba.problem.problem import Problem
 from daba.problem.rays import COEFFICIENTS, free_coefficients, rays_fit
 from daba.tools.cli import main

@@ -13,8 +13,8 @@ from colmap_models import mean_error, pycolmap, synthetic, written
 
 import daba
 from daba.core.errors import DabaError
-from daba.problem.intrinsics import mean_reprojection_error
 from daba.problem.optics import Optics
+from daba.problem.pixel_errors import mean_reprojection_error
 from daba.problem.problem import Problem
 
 

@@ -17,8 +17,8 @@ from daba.core.errors import DabaError
 from daba.distributed.shard import make_shard
 from daba.io.store.solution import write_solution
 from daba.partition.partition import make_partition, partition_from_arrays
-from daba.problem.intrinsics import mean_reprojection_error
 from daba.problem.optics import Optics, reprojection_errors
+from daba.problem.pixel_errors import mean_reprojection_error
 from daba.problem.problem import Problem
 from daba.tools.cli import main
 from daba.tools.viewer.subject import subject_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,6 @@ from command_line import names, run, small_scene
 import daba
 from daba.core.options import Options
 from daba.io.constraint_options import ConstraintOptions
-from daba.problem.problem import Problem
 from daba.tools.cli.arguments import flags_of
 from daba.tools.cli.solve import GROUPS, RARE, RESEARCH, SolveCommand, make_options, solve_flags
 
@@ -135,17 +134,6 @@ def test_methods(method: str, scene: Path, capsys: Capsys) -> None:
     assert f"({method})" in outcome.out
 
 
-def changed(problem: Problem, keep: np.ndarray) -> Problem:
-    """Some observations, some perhaps twice."""
-    return replace(
-        problem,
-        camera_index=problem.camera_index[keep],
-        point_index=problem.point_index[keep],
-        u=problem.u[keep],
-        weights=problem.weights[keep],
-    )
-
-
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("devices", ["1", "3"])
 def test_odd_problems_are_reported_and_solved(devices: str, tmp_path: Path, capsys: Capsys) -> None:
@@ -155,7 +143,7 @@ def test_odd_problems_are_reported_and_solved(devices: str, tmp_path: Path, caps
     never = pt != 6
     few = (cam != 2) | (np.cumsum((cam == 2) & once & never) <= 2)
     keep = np.flatnonzero(once & never & few)
-    odd = changed(problem, np.r_[keep, keep[:1], keep[:1]])
+    odd = problem.with_observations(np.r_[keep, keep[:1], keep[:1]])
     daba.save(odd, tmp_path / "odd.npz")
     argv = ("solve", tmp_path / "odd.npz", "--devices", devices, "--iterations", "5")
     outcome = run(capsys, *argv, "--output", tmp_path / "s.txt")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import daba
-from daba.problem.intrinsics import pixel_errors
+from daba.problem.pixel_errors import pixel_errors
 from daba.problem.problem import Problem
 from daba.runtime.result import Result
 from daba.tools.cli.console import to_json

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import daba
-from daba.problem.intrinsics import pixel_errors
+from daba.problem.pixel_errors import pixel_errors
 from daba.problem.problem import Problem
 from daba.tools.viewer import paint
 from daba.tools.viewer.placing import FAR, WIDTH, Placing

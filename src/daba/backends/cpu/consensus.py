@@ -45,7 +45,7 @@ class CpuConsensus(CpuOperations, ConsensusOperations):
         system = self.equations.system
         return np.einsum("iaa->ia", system.U) if self.block == "cameras" else system.V
 
-    def reach(self) -> Floats:
+    def step_bounds(self) -> Floats:
         return self.equations.system.step_bound
 
     def show(self, x: State) -> None:

@@ -14,7 +14,7 @@ from daba.backends.gpu.sums import Cut, PartialSums
 from daba.backends.gpu.tensors import Tensor
 from daba.backends.operations import Row
 from daba.core.options import Options
-from daba.core.types import State
+from daba.core.types import State, starts
 from daba.distributed.shard import Shard
 
 BLOCK = 8
@@ -23,16 +23,16 @@ STRIDES = {torch.float32: 28, torch.float64: 26}
 """Numbers of the linear solver's record of a camera: an odd number of 16 bytes."""
 
 
-class Estimate(NamedTuple):
+class GpuState(NamedTuple):
     """An estimate on the GPU: rows of R, t, d, 1 and of l, 0."""
 
     cameras: Tensor
     points: Tensor
 
-    def clone(self) -> Estimate:
-        return Estimate(self.cameras.clone(), self.points.clone())
+    def clone(self) -> GpuState:
+        return GpuState(self.cameras.clone(), self.points.clone())
 
-    def copy_(self, other: Estimate) -> None:
+    def copy_(self, other: GpuState) -> None:
         self.cameras.copy_(other.cameras)
         self.points.copy_(other.points)
 
@@ -41,8 +41,8 @@ class Estimate(NamedTuple):
         return {f"{prefix}cameras": self.cameras, f"{prefix}points": self.points}
 
 
-class Moments(NamedTuple):
-    """A surrogate: tiles of P_i and rows of Q_j (`kernels/gpu/moments.py`)."""
+class MomentTensors(NamedTuple):
+    """A surrogate: tiles of P_i and rows of Q_j (`kernels/moments.py`)."""
 
     cameras: Tensor
     points: Tensor
@@ -135,11 +135,11 @@ class Arrays:
         def zeros(*shape: int, kind: torch.dtype = double) -> Tensor:
             return torch.zeros(shape, dtype=kind, device=self.device)
 
-        def moments() -> Moments:
+        def moments() -> MomentTensors:
             return (
-                Moments(zeros(C, 256), zeros(P, 4))
+                MomentTensors(zeros(C, 256), zeros(P, 4))
                 if self.surrogate
-                else Moments(zeros(1, 256), zeros(1, 4))
+                else MomentTensors(zeros(1, 256), zeros(1, 4))
             )
 
         self.at_x = moments()
@@ -185,22 +185,22 @@ class Arrays:
             rows.append(np.stack([begins, ends, np.full(len(begins), device)], axis=1))
             counts.append(len(begins))
         blocks = np.concatenate(rows).astype(np.int32)
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        offsets = starts(np.array(counts))
         return (
             torch.from_numpy(blocks).to(self.device).contiguous(),
             torch.from_numpy(offsets).to(self.device),
         )
 
-    def upload(self, x: State) -> Estimate:
+    def upload(self, x: State) -> GpuState:
         """The shard's estimate, in the GPU's order."""
         cameras = torch.ones((len(x.cameras), 16), dtype=torch.float64, device=self.device)
         cameras[:, :15] = torch.from_numpy(np.ascontiguousarray(x.cameras)).to(self.device)
         points = torch.zeros((len(x.points), 4), dtype=torch.float64, device=self.device)
         given = torch.from_numpy(np.ascontiguousarray(x.points)).to(self.device)
         points[:, :3] = given[self.order]
-        return Estimate(cameras, points)
+        return GpuState(cameras, points)
 
-    def download(self, x: Estimate) -> State:
+    def download(self, x: GpuState) -> State:
         """The reverse of `upload`."""
         return State(
             x.cameras[:, :15].contiguous().cpu().numpy(),

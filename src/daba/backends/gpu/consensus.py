@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from daba.backends.gpu.arrays import Arrays, Estimate
+from daba.backends.gpu.arrays import Arrays, GpuState
+from daba.backends.gpu.constraints import KernelConstraints
 from daba.backends.gpu.lm.segments import Segments
 from daba.backends.gpu.operations import GpuOperations
 from daba.backends.gpu.tensors import Tensor
-from daba.backends.gpu.ties import Ties
 from daba.backends.operations import Base, Block, ConsensusOperations, Row, Status
 from daba.core.options import Options
 from daba.core.types import Bools, Floats, State
@@ -33,9 +33,9 @@ class GpuConsensus(GpuOperations, ConsensusOperations):
         options: Options,
         block: Block,
         device: torch.device | str = "cuda",
-        ties: Callable[[Arrays], Ties] | None = None,
+        constraints: Callable[[Arrays], KernelConstraints] | None = None,
     ) -> None:
-        super().__init__(shard, options, Exchange(), device, ties)
+        super().__init__(shard, options, Exchange(), device, constraints)
         a, self.block = self.arrays, block
         self.kept: Block = "points" if block == "cameras" else "cameras"
         ptr = shard.devices.camera_ptr if block == "cameras" else shard.devices.point_ptr
@@ -63,7 +63,7 @@ class GpuConsensus(GpuOperations, ConsensusOperations):
         rows = torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
         return rows if self.block == "cameras" else rows[self.arrays.order]
 
-    def _rows(self, x: Estimate) -> Tensor:
+    def _rows(self, x: GpuState) -> Tensor:
         """The copies in an estimate."""
         return x.cameras[:, :15] if self.block == "cameras" else x.points[:, :3]
 
@@ -80,7 +80,7 @@ class GpuConsensus(GpuOperations, ConsensusOperations):
     def _draw(self) -> None:
         self.arrays.table[Row.AT_X] = self._value(self.arrays.x)
 
-    def _value(self, x: Estimate) -> Tensor:
+    def _value(self, x: GpuState) -> Tensor:
         """Of the prior, (S,)."""
         squares = self.prior.squares(self._rows(x))
         return 0.5 * self.prior.penalty * self.of_devices.sum(squares[:, None])[:, 0]
@@ -107,8 +107,8 @@ class GpuConsensus(GpuOperations, ConsensusOperations):
         else:
             matrix, gradient = a.V[:6].T, a.g.T
         self.prior.add_to(matrix, gradient, self._rows(a.x))
-        if self.ties is not None:
-            a.system.mul_(self.ties.inside)
+        if self.constraints is not None:
+            a.system.mul_(self.constraints.inside)
 
     def judge(self, base: Base) -> None:
         a, launches = self.arrays, self.launches
@@ -144,7 +144,7 @@ class GpuConsensus(GpuOperations, ConsensusOperations):
             return self._host(a.V[:6].T, "points")
         return self._host(a.U.view(-1, 16, 16).diagonal(dim1=1, dim2=2)[:, :9], "cameras")
 
-    def reach(self) -> Floats:
+    def step_bounds(self) -> Floats:
         return self._host(self.arrays.V[6], "points")
 
     # What is shown
@@ -177,6 +177,6 @@ class GpuConsensus(GpuOperations, ConsensusOperations):
         a = self.arrays
         self.launches.linearize(self.visible)
         by_camera = a.U.view(-1, 16, 16)[:, :9, 9]
-        if self.ties is not None:
+        if self.constraints is not None:
             by_camera = self.along_steps(by_camera)[:, :9]
         return State(self._host(by_camera, "cameras"), self._host(a.g.T, "points"))

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from daba.backends.gpu.arrays import Arrays, Estimate
+from daba.backends.gpu.arrays import Arrays, GpuState
 from daba.core.types import State
 from daba.distributed.comm.base import Blocks, Exchange
 
@@ -29,7 +29,7 @@ class Ghosts:
         }
         self.own = {block: np.concatenate([*map(np.asarray, sent[block])]) for block in sent}
 
-    def update(self, x: Estimate, blocks: Blocks) -> None:
+    def update(self, x: GpuState, blocks: Blocks) -> None:
         """Send this process's boundary of x, and put the ghosts into x."""
         if not self.needed:
             return
@@ -42,7 +42,7 @@ class Ghosts:
         """Room for an estimate on its way."""
         return State(np.zeros((self.a.all_C, 15)), np.zeros((self.a.all_P, 3)))
 
-    def _by_host(self, x: Estimate, blocks: Blocks) -> None:
+    def _by_host(self, x: GpuState, blocks: Blocks) -> None:
         a = self.a
         if blocks != "points":
             rows = torch.cat(self.rows["cameras"])

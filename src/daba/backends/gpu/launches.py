@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from daba.backends.gpu.arrays import BLOCK, Arrays, Estimate, Moments
+from daba.backends.gpu.arrays import BLOCK, Arrays, GpuState, MomentTensors
 from daba.backends.gpu.kernels import decide, intra, moments, pcg, refine, schur, state, step
 from daba.backends.gpu.kernels.exact import bits
 from daba.backends.gpu.tensors import Tensor
@@ -48,18 +48,18 @@ class Launches:
 
     # What kernels are handed of constraints: here something that they do not look at
 
-    def tied(self, *names: str) -> dict[str, Any]:
-        """Arrays of `Ties`, by their names."""
-        return {"TIED": False} | {name: self.a.owner_c for name in names}
+    def constrained(self, *names: str) -> dict[str, Any]:
+        """Arrays of `KernelConstraints`, by their names."""
+        return {"CONSTRAINED": False} | {name: self.a.owner_c for name in names}
 
     def known_of_cameras(self) -> dict[str, Any]:
         """What refinement is told of cameras' constraints."""
-        names = self.tied("alone", "position_rows", "intrinsics_rows")
+        names = self.constrained("alone", "position_rows", "intrinsics_rows")
         names |= {"positions": self.a.table, "intrinsics": self.a.table}
         return names | {"P_KIND": 0, "P_RADIUS": 0, "D_KIND": 0, "D_RADIUS": 0}
 
     def known_of_points(self) -> dict[str, Any]:
-        names = self.tied("held", "known_rows")
+        names = self.constrained("held", "known_rows")
         return names | {"known": self.a.table, "KNOWN_KIND": 0, "KNOWN_RADIUS": 0}
 
     # Nesterov's acceleration, and the surrogates
@@ -78,7 +78,7 @@ class Launches:
             B=128, num_warps=4, **self.table,
         )  # fmt: skip
 
-    def rebase(self, at: Estimate, into: Moments, guarded: bool, gap: bool) -> None:
+    def rebase(self, at: GpuState, into: MomentTensors, guarded: bool, gap: bool) -> None:
         """The surrogate at an estimate; with `gap` its slack there for the base x."""
         a = self.a
         last = (a.x if gap else at).arguments("last_")
@@ -109,9 +109,9 @@ class Launches:
 
     def evaluate(
         self,
-        x: Estimate,
-        one: tuple[Estimate, Moments],
-        two: tuple[Estimate, Moments] | None,
+        x: GpuState,
+        one: tuple[GpuState, MomentTensors],
+        two: tuple[GpuState, MomentTensors] | None,
         guard: Row,
     ) -> None:
         """Values of one surrogate, or two, less those at their bases."""
@@ -134,7 +134,7 @@ class Launches:
 
     # The system, and conjugate gradients
 
-    def linearize(self, x: Estimate) -> None:
+    def linearize(self, x: GpuState) -> None:
         """The system of the intra observations at x, and the linear solver's records of it."""
         a = self.a
         intra.linearize_points[(a.intra_l.count,)](
@@ -150,10 +150,10 @@ class Launches:
             STRIDE=a.stride, B=FLAT, num_warps=4,
         )  # fmt: skip
 
-    def add_priors(self, x: Estimate, row: Row) -> None:
+    def add_priors(self, x: GpuState, row: Row) -> None:
         """Add the priors' part of F at x to a row of the table: here nothing."""
 
-    def assemble(self, base: Estimate, surrogate: Moments) -> None:
+    def assemble(self, base: GpuState, surrogate: MomentTensors) -> None:
         """The cameras' part of E^α's system."""
         a = self.a
         moments.camera_system[(a.C,)](
@@ -162,14 +162,14 @@ class Launches:
             SURROGATE=a.surrogate, XI=self.options.xi, num_warps=4,
         )  # fmt: skip
 
-    def damp(self, base: Estimate, surrogate: Moments) -> None:
+    def damp(self, base: GpuState, surrogate: MomentTensors) -> None:
         """V'⁻¹, and the points' records."""
         a = self.a
         schur.damp_points[(a.intra_l.count,)](
             heads=a.intra_l.heads, members=a.intra_l.members, V=a.V, g=a.g, points=a.x.points,
             base=base.points, moments=surrogate.points, centroid=a.centroid, v_inv=a.v_inv,
             record_l=a.record_l, P=a.P, SURROGATE=a.surrogate, XI=self.options.xi,
-            LEAST=a.precision.damping, **self.tied("held"), **self.lanes, **self.table,
+            LEAST=a.precision.damping, **self.constrained("held"), **self.lanes, **self.table,
         )  # fmt: skip
 
     def eliminate(self) -> None:
@@ -187,7 +187,7 @@ class Launches:
         pcg.precondition[(a.C,)](
             owner=a.owner_c, system=a.system, tiles=a.tiles, M_inv=a.M_inv, rhs=a.rhs, r=a.r,
             x=a.step, z=a.z, partial=a.dots, TINY=a.precision.tiny, num_warps=1,
-            **self.tied("blocks", "still", "shares"), **self.table,
+            **self.constrained("blocks", "still", "shares"), **self.table,
         )  # fmt: skip
 
     def collect(self, v: Tensor, guard: int) -> None:
@@ -214,7 +214,7 @@ class Launches:
             blocks=a.blocks, device_cameras=a.device_cameras, record_c=a.record_c, M_inv=a.M_inv,
             Sp=a.Sp, rhs=a.rhs, r=a.r, x=a.step, z=a.z, dots=a.dots, partial=a.cg_sums,
             N=len(a.blocks), PARITY=parity, STRIDE=a.stride, NB=BLOCK, num_warps=4,
-            **self.tied("still"), **self.table,
+            **self.constrained("still"), **self.table,
         )  # fmt: skip
 
     def direction(self, first: bool, parity: int) -> None:
@@ -225,12 +225,12 @@ class Launches:
             record_c=a.record_c, z=a.z, dots=a.dots, partial=a.cg_sums, N=len(a.blocks),
             FIRST=first, PARITY=parity, FORCING=bits(cg.forcing), RESIDUAL=bits(cg.residual),
             MOST=cg.most, STRIDE=a.stride, NB=BLOCK, num_warps=4,
-            **self.tied("representative"), **self.table,
+            **self.constrained("representative"), **self.table,
         )  # fmt: skip
 
     # A step
 
-    def move(self, base: Estimate, surrogate: Moments) -> None:
+    def move(self, base: GpuState, surrogate: MomentTensors) -> None:
         """x⁺ to be tried."""
         a = self.a
         self.move_cameras(a.x.cameras, a.new.cameras)
@@ -243,11 +243,11 @@ class Launches:
             owner=a.owner_c, cameras=a.x.cameras, origin=origin, system=a.system,
             bound=a.camera_bound, x=a.step, record_c=a.record_c, trial=trial,
             partial=a.sums.column(Row.SUM_DECREASE_C), STRIDE=a.stride, SP=self.SP, num_warps=1,
-            **self.tied("shares"), **self.table,
+            **self.constrained("shares"), **self.table,
         )  # fmt: skip
 
     def move_points(
-        self, base: Estimate, surrogate: Moments, trial: Tensor, follow: bool = False
+        self, base: GpuState, surrogate: MomentTensors, trial: Tensor, follow: bool = False
     ) -> None:
         """`follow`: points that are in `trial` follow their cameras."""
         a = self.a
@@ -256,11 +256,11 @@ class Launches:
             moments=surrogate.points, record_c=a.record_c, record_l=a.record_l,
             trial=trial, P=a.P, partial=a.sums.column(Row.SUM_DECREASE_L), FOLLOWS=follow,
             SURROGATE=a.surrogate, XI=self.options.xi, LEAST=a.precision.damping,
-            STRIDE=a.stride, SP=self.SP, **self.tied("held"), **self.lanes, **self.loss,
+            STRIDE=a.stride, SP=self.SP, **self.constrained("held"), **self.lanes, **self.loss,
             **self.table,
         )  # fmt: skip
 
-    def objective(self, x: Estimate, guard: Row) -> None:
+    def objective(self, x: GpuState, guard: Row) -> None:
         """F and squared pixel error of the intra observations."""
         a = self.a
         intra.objective[(a.C,)](
@@ -280,7 +280,7 @@ class Launches:
             new=a.new.points, **self.lanes, **self.table,
         )  # fmt: skip
 
-    def refine(self, x: Estimate, block: str, again: bool) -> None:
+    def refine(self, x: GpuState, block: str, again: bool) -> None:
         """Move the boundary's points, or cameras, to lower the true F."""
         a = self.a
         fixed: dict[str, Any] = {**x.arguments(), "T": self.terms, **self.loss, **self.table}

@@ -1,7 +1,7 @@
 """Observations on the GPU, in the two orders in which they are read.
 
 A record is u, ω and the number of the other end, 16 bytes in single precision. By camera they
-follow each other; by point they lie in slices (see `kernels/gpu/slices.py`). Built with torch,
+follow each other; by point they lie in slices (see `kernels/slices.py`). Built with torch,
 where the arrays are going to live.
 """
 

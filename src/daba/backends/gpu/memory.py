@@ -18,9 +18,9 @@ PROGRAM = 700_000_000
 
 
 def needed(
-    cameras: int, points: int, intra: int, inter: int, options: Options, tied: bool = False
+    cameras: int, points: int, intra: int, inter: int, options: Options, constrained: bool = False
 ) -> int:
-    """Bytes at most, of one process; `tied`: there are constraints."""
+    """Bytes at most, of one process; `constrained`: there are constraints."""
     precision = precision_of(options.precision, intra + inter)
     w = 4 if precision.linear == torch.float32 else 8
     k = 16 if precision.records == torch.float32 else 32
@@ -31,7 +31,7 @@ def needed(
     setting_up = (8 * 6 + 2 * k) * max(intra, inter)  # orders, and one list as it is made
     by_camera = 128 * states + 2048 * (2 + surrogates) + w * (2 * 256 + 28 + 5 * 16) + 200
     by_point = 32 * states + 32 * surrogates + 56 + 24 + 16 * w + 8 * 6
-    if tied:  # tiles and flags, and priors of everything
+    if constrained:  # tiles and flags, and priors of everything
         by_camera, by_point = by_camera + 2 * 2048 + 600, by_point + 120
     total = observations + setting_up + by_camera * cameras + by_point * points
     return PROGRAM + int(SLACK * total)
@@ -71,8 +71,8 @@ def check_lm_memory(parts: LmShard, device: torch.device) -> None:
 def check_memory(shard: Shard, options: Options, device: torch.device) -> None:
     """Raise `GpuMemoryError` if the shard will not fit, saying what would."""
     intra, inter = len(shard.intra.camera), len(shard.inter.camera)
-    tied = shard.constraints is not None
-    need = needed(shard.num_cameras, shard.num_points, intra, inter, options, tied)
+    constrained = shard.constraints is not None
+    need = needed(shard.num_cameras, shard.num_points, intra, inter, options, constrained)
     if need <= (free := _free(need, device)):
         return
     share = free / need

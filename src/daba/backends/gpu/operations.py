@@ -9,15 +9,15 @@ from functools import partial
 import numpy as np
 import torch
 
-from daba.backends.gpu.arrays import Arrays, Estimate, Moments
+from daba.backends.gpu.arrays import Arrays, GpuState, MomentTensors
+from daba.backends.gpu.constrained_launches import ConstrainedLaunches
+from daba.backends.gpu.constraints import KernelConstraints
 from daba.backends.gpu.ghosts import Ghosts
 from daba.backends.gpu.graphs import Graphs
 from daba.backends.gpu.launches import Launches
 from daba.backends.gpu.precision import precision_of
 from daba.backends.gpu.setting_up import TorchArrays
 from daba.backends.gpu.tensors import Tensor
-from daba.backends.gpu.tied_launches import TiedLaunches
-from daba.backends.gpu.ties import Ties
 from daba.backends.operations import Base, Block, Operations, Phase, Row, Status
 from daba.core.options import Options
 from daba.core.types import Floats, State
@@ -47,18 +47,18 @@ class GpuOperations(Operations):
         options: Options,
         exchange: Exchange,
         device: torch.device | str = "cuda",
-        ties: Callable[[Arrays], Ties] | None = None,
+        constraints: Callable[[Arrays], KernelConstraints] | None = None,
     ) -> None:
-        """`ties` makes the constraints of what is on the GPU, if there are any."""
+        """`constraints` makes the constraints of what is on the GPU, if there are any."""
         self.options, self.device = options, torch.device(device)
         precision = precision_of(options.precision, shard.extent.observations)
         self.tolerance = 1e-4 if precision.points == torch.float32 else 1e-9
         self.arrays = Arrays(shard, options, precision, self.device)
-        self.ties = ties and ties(self.arrays)
+        self.constraints = constraints and constraints(self.arrays)
         self.launches = (
             Launches(self.arrays, options)
-            if self.ties is None
-            else TiedLaunches(self.arrays, options, self.ties)
+            if self.constraints is None
+            else ConstrainedLaunches(self.arrays, options, self.constraints)
         )
         self.graphs = Graphs(self.device)
         self.ghosts = Ghosts(exchange, self.arrays)
@@ -183,7 +183,7 @@ class GpuOperations(Operations):
         return a.download(a.last), a.camera_s.cpu().numpy()
 
     def prior_objective(self) -> Floats:
-        if self.ties is None or not self.ties.known:
+        if self.constraints is None or not self.constraints.known:
             return np.zeros(self.arrays.S)
         table = self.arrays.table
         table[Row.SUM_KNOWN] = 0.0
@@ -197,18 +197,18 @@ class GpuOperations(Operations):
         self.assemble(Base.X)
         by_camera = a.system.view(-1, 16, 16)[:, :9, 9]
         g = a.g - 2.0 * a.at_x.points[:, 1:].T if a.surrogate else a.g
-        if self.ties is not None:
+        if self.constraints is not None:
             by_camera = self.along_steps(by_camera)
-            g = g * (self.ties.held[: a.P] == 0)
+            g = g * (self.constraints.held[: a.P] == 0)
         return max(float(by_camera.abs().max()), float(g.abs().max()))
 
     def along_steps(self, gradient: Tensor) -> Tensor:
         """Of cameras, along what they move by: d once for those that share it on a device."""
-        assert self.ties is not None
+        assert self.constraints is not None
         rows = torch.zeros_like(self.arrays.rhs)
         rows[:, :9] = gradient
         self.launches.collect(rows, int(Row.ALWAYS))
-        return rows * (self.ties.still == 0)
+        return rows * (self.constraints.still == 0)
 
     # Nesterov's acceleration and majorization
 
@@ -231,7 +231,7 @@ class GpuOperations(Operations):
     def assemble(self, base: Base) -> None:
         self.launches.assemble(*self.surrogate(base))
 
-    def surrogate(self, base: Base) -> tuple[Estimate, Moments]:
+    def surrogate(self, base: Base) -> tuple[GpuState, MomentTensors]:
         """The estimate that a surrogate was built at, and its moments."""
         a = self.arrays
         return (a.x, a.at_x) if base is Base.X else (a.bar, a.at_bar)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 ONE = 15
+"""Where a camera's record has a 1."""
 
 
 def _entry(x: int, a: int) -> tuple[int, int]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from daba.core.options import Options
 from daba.core.types import frozen
 
-EXACT, SMALL, FEW = 6000, 1000, 400
+EXACT = 6000
 """Cameras up to which the CPU would consider a direct solution: there, with `auto`, conjugate
-gradients go on until they come near it; up to which their iterations cost hardly anything; and up
-to which close solutions are made for their own sake."""
+gradients go on until they come near it."""
+SMALL = 1000
+"""Cameras up to which iterations of conjugate gradients cost hardly anything."""
+FEW = 400
+"""Cameras up to which close solutions are made for their own sake."""
 MOST_OF_LM = 64
 """Iterations for a step of Levenberg–Marquardt. On an H200 notredame-692 arrives at 1e-4 of the way
 after 0.15 s with 50, 0.19 s with 100, 0.2 s with 500 and 0.28 s with closer solutions, and 50 leave

@@ -11,8 +11,8 @@ from daba.core.types import distinct
 from daba.io.colmap.model import Model, Origin
 from daba.io.colmap.parts import Edits, Parts
 from daba.io.colmap.rigs import Links, frame_poses, image_poses, links, with_moved
-from daba.problem.intrinsics import point_errors
 from daba.problem.optics import Optics
+from daba.problem.pixel_errors import point_errors
 from daba.problem.problem import Floats, Problem
 
 

@@ -1,4 +1,4 @@
-"""Saying what is wrong with a Bundler file, and in which line; the counterpart of `bal_errors`."""
+"""Saying what is wrong with a Bundler file, and in which line, as `bal.py` does for BAL."""
 
 from __future__ import annotations
 

@@ -328,7 +328,7 @@ class DouglasRachford(Consensus):
         self.publish()
 
     def tethered(self, off: Floats) -> Floats:
-        most = TETHER[self.options.metric] / STEP_BOUND * self.operations.reach()
+        most = TETHER[self.options.metric] / STEP_BOUND * self.operations.step_bounds()
         length = np.linalg.norm(off, axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(length > most, most / length, 1.0)[:, None] * off

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from daba.backends.operations import Block
-from daba.core.types import Bools, Floats, frozen
+from daba.core.types import Bools, Floats, frozen, starts
 from daba.distributed.comm.base import Communicator, Exchange
 from daba.distributed.shard import Shard, State, join
 from daba.partition.ordering import Extent, Piece, Records
@@ -182,7 +182,7 @@ def _observed(shard: Shard, block: Block) -> Records:
 def _extent(counts: np.ndarray, comm: Communicator) -> np.ndarray:
     """Where each device's copies begin, given how many the devices here have."""
     everywhere = comm.gather(counts[:, None].astype(np.float64))[:, 0]
-    return np.concatenate([[0], np.cumsum(everywhere)]).astype(np.int64)
+    return starts(everywhere)
 
 
 def _join(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from daba.backends.gpu.arrays import Estimate
+from daba.backends.gpu.arrays import GpuState
 from daba.backends.operations import Base, Row
 from daba.core.types import Bools, Floats
 from daba.solver.constraints.joint_step import Followers
@@ -32,7 +32,7 @@ class GpuFollowers(Followers):
         self.now = self.value = self.square = np.zeros(operations.arrays.S)
 
     def right_hand_side(self) -> Floats:
-        return np.asarray(self.operations.ties.raw[:, :9].contiguous().cpu().numpy())
+        return np.asarray(self.operations.constraints.raw[:, :9].contiguous().cpu().numpy())
 
     def _only(self, active: Bools, running: bool) -> torch.Tensor:
         """Let kernels work on these devices, with the system they solved last; returns the table as
@@ -63,9 +63,9 @@ class GpuFollowers(Followers):
     def _solve(self) -> None:
         """Conjugate gradients, with the preconditioner that is there, on another right-hand
         side."""
-        ops, a, ties = self.operations, self.operations.arrays, self.operations.ties
+        ops, a, constraints = self.operations, self.operations.arrays, self.operations.constraints
         ops.launches.collect(a.rhs, int(Row.TRYING))
-        a.rhs.mul_(ties.still == 0)
+        a.rhs.mul_(constraints.still == 0)
         a.r.copy_(a.rhs)
         a.step.zero_()
         r = a.r.double()
@@ -81,17 +81,17 @@ class GpuFollowers(Followers):
         ops, a, self.base = self.operations, self.operations.arrays, base
         self.now = ops.read()[Row.NEW] + self._surrogate(a.new)
         self.trial.copy_(a.new)
-        before, own = self._only(active, running=False), ops.ties.shares
+        before, own = self._only(active, running=False), ops.constraints.shares
         a.step[:, :9] = torch.from_numpy(step).to(a.device).to(a.step.dtype)
-        ops.ties.shares = torch.from_numpy(shares.astype(np.int32)).to(a.device)
+        ops.constraints.shares = torch.from_numpy(shares.astype(np.int32)).to(a.device)
         ops.launches.move_cameras(a.new.cameras, self.trial.cameras)
         ops.launches.move_points(*ops.surrogate(base), self.trial.points, follow=True)
-        ops.ties.shares = own
+        ops.constraints.shares = own
         a.table.copy_(before)
         self.step_c = a.record_c[:, SLOTS].clone()
         self.step_l = self.trial.points - a.new.points
 
-    def _surrogate(self, x: Estimate) -> Floats:
+    def _surrogate(self, x: GpuState) -> Floats:
         """Σ P + Σ Q + ½ξ|x − base|² on each device."""
         ops = self.operations
         ops.launches.evaluate(x, ops.surrogate(self.base), None, Row.ALWAYS)

@@ -27,11 +27,11 @@ class Groups:
     part: Int64
     """Row in `parts` of the part of its group that each camera belongs to, −1 if the group lives
     on one device."""
-    parts: Parts | None
+    parts: GroupParts | None
     """None if every group of the problem lives on one device."""
 
 
-class Parts:
+class GroupParts:
     """Parts of groups that live on several devices: one for each such group on each device here.
 
     All parts of a group exchange a few numbers, and each adds them up in the order of
@@ -75,7 +75,7 @@ class Parts:
         """The same for devices that are tied together by one group or more."""
         clusters = _clusters(everywhere)
         if not np.array_equal(clusters, everywhere):
-            self.clusters = Parts(clusters, shard, comm)
+            self.clusters = GroupParts(clusters, shard, comm)
 
     def sum(self, numbers: Floats) -> Floats:
         """Of each part's numbers, (count, 9) or (count, 1), the sum over its group."""
@@ -104,7 +104,7 @@ def find_groups(shard: Shard, shared: Ints, comm: Communicator) -> Groups:
     part = np.full(len(shared), -1, np.int64)
     parts = None
     if len(common):
-        parts = Parts(common, shard, comm)
+        parts = GroupParts(common, shard, comm)
         here = common[np.isin(common[:, 0], distinct(device))]
         width = int(max(shared.max(initial=0), common[:, 1].max())) + 1
         key, wanted = here[:, 0] * width + here[:, 1], device * width + shared

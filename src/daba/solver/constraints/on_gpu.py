@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from daba.backends.gpu.arrays import Arrays, Estimate
+from daba.backends.gpu.arrays import Arrays, GpuState
 from daba.backends.gpu.consensus import GpuConsensus
+from daba.backends.gpu.constrained_launches import ConstrainedLaunches
+from daba.backends.gpu.constraints import KernelConstraints
 from daba.backends.gpu.operations import GpuOperations
-from daba.backends.gpu.tied_launches import TiedLaunches
-from daba.backends.gpu.ties import Ties
 from daba.backends.operations import Base, Block, Phase, Row, Status
 from daba.core import decisions
 from daba.core.options import Options
@@ -28,7 +28,7 @@ from daba.distributed.shard import Shard
 from daba.distributed.stages import with_intrinsics_held
 from daba.problem.priors import Priors
 from daba.solver.constraints.following_on_gpu import GpuFollowers
-from daba.solver.constraints.groups import Parts
+from daba.solver.constraints.groups import GroupParts
 from daba.solver.constraints.joint_step import JointStep
 from daba.solver.constraints.masks import Masks
 from daba.solver.constraints.shared_step import SharedStep
@@ -39,9 +39,9 @@ def constrained_gpu_operations(
 ) -> GpuOperations:
     """Of a shard that has constraints."""
     masks = Masks(shard, comm)
-    ties = ties_of(shard, masks)
+    constraints = kernel_constraints(shard, masks)
     if masks.groups is None or masks.groups.parts is None:
-        return GpuOperations(shard, options, exchange, device, ties)
+        return GpuOperations(shard, options, exchange, device, constraints)
     return GpuSharing(shard, options, exchange, device, (masks, masks.groups.parts))
 
 
@@ -50,15 +50,16 @@ def held_gpu_consensus(
 ) -> GpuConsensus:
     """Of devices with their copies: every copy of a camera keeps the d it has."""
     shard = with_intrinsics_held(replace(alone, constraints=None))
-    return GpuConsensus(shard, options, block, device, ties_of(shard, Masks(shard, comm)))
+    constraints = kernel_constraints(shard, Masks(shard, comm))
+    return GpuConsensus(shard, options, block, device, constraints)
 
 
-def ties_of(shard: Shard, masks: Masks) -> Callable[[Arrays], Ties]:
+def kernel_constraints(shard: Shard, masks: Masks) -> Callable[[Arrays], KernelConstraints]:
     """Makes constraints as the GPU's kernels take them."""
     priors = (shard.constraints and shard.constraints.priors) or Priors()
 
-    def make(arrays: Arrays) -> Ties:
-        return Ties(
+    def make(arrays: Arrays) -> KernelConstraints:
+        return KernelConstraints(
             arrays, masks.free, masks.fixed, masks.free_cameras, masks.shared.representative,
             masks.free_points, (priors.positions, priors.intrinsics, priors.points),
         )  # fmt: skip
@@ -71,8 +72,8 @@ class GpuSharing(GpuOperations):
     own, and by an exact one at the end."""
 
     concludes = False
-    launches: TiedLaunches
-    ties: Ties
+    launches: ConstrainedLaunches
+    constraints: KernelConstraints
 
     def __init__(
         self,
@@ -80,10 +81,10 @@ class GpuSharing(GpuOperations):
         options: Options,
         exchange: Exchange,
         device: Any,
-        shared: tuple[Masks, Parts],
+        shared: tuple[Masks, GroupParts],
     ) -> None:
         masks, parts = shared
-        super().__init__(shard, options, exchange, device, ties_of(shard, masks))
+        super().__init__(shard, options, exchange, device, kernel_constraints(shard, masks))
         a = self.arrays
         self.all = np.ones(a.S, bool)
         self.damped = a.table[Row.RADIUS].clone()
@@ -221,20 +222,22 @@ class GpuSharing(GpuOperations):
 class GpuSharedStep(SharedStep):
     """Estimates are the GPU's."""
 
-    def __init__(self, shard: Shard, masks: Masks, parts: Parts, operations: GpuSharing) -> None:
+    def __init__(
+        self, shard: Shard, masks: Masks, parts: GroupParts, operations: GpuSharing
+    ) -> None:
         super().__init__(shard, masks, parts, operations.options.loss)
         self.operations, device = operations, operations.device
         self.at = torch.from_numpy(self.chosen.astype(np.int32)).to(device)
         self.sums = torch.zeros((len(self.chosen), 16), dtype=torch.float64, device=device)
 
-    def intrinsics(self, x: Estimate) -> Floats:
+    def intrinsics(self, x: GpuState) -> Floats:
         own = x.cameras[: self.shard.num_cameras, 12:15]
         return np.asarray(own.contiguous().cpu().numpy())
 
-    def put(self, x: Estimate, d: Floats) -> None:
+    def put(self, x: GpuState, d: Floats) -> None:
         x.cameras[self.at.long(), 12:15] = torch.from_numpy(np.ascontiguousarray(d)).to(x[0].device)
 
-    def quadratics(self, x: Estimate) -> Floats:
+    def quadratics(self, x: GpuState) -> Floats:
         self.sums.zero_()
         self.operations.launches.intrinsics(x, self.at, self.sums)
         return np.asarray(self.sums[:, :10].contiguous().cpu().numpy())

@@ -14,7 +14,7 @@ import numpy as np
 from daba.core.losses import Loss
 from daba.core.types import Bools, Floats
 from daba.distributed.shard import Shard
-from daba.solver.constraints.groups import Parts
+from daba.solver.constraints.groups import GroupParts
 from daba.solver.constraints.masks import Masks
 from daba.solver.constraints.prior_terms import UPPER
 
@@ -26,7 +26,7 @@ class SharedStep:
     """The groups of this process's cameras that live on several devices. Estimates x are those of
     the backend."""
 
-    def __init__(self, shard: Shard, masks: Masks, parts: Parts, loss: Loss) -> None:
+    def __init__(self, shard: Shard, masks: Masks, parts: GroupParts, loss: Loss) -> None:
         assert masks.groups is not None
         self.shard, self.parts, self.masks = shard, parts, masks
         self.loss = loss.parameters

@@ -7,7 +7,7 @@ import numpy as np
 from daba.backends.cpu.cache import Job, job
 from daba.backends.cpu.kernels import pcg, schur
 from daba.core.options import Options
-from daba.core.types import Bools, Floats, Reduced, SharedGroups
+from daba.core.types import Bools, Floats, Reduced, SharedGroups, starts
 from daba.distributed.shard import Shard
 
 
@@ -56,5 +56,5 @@ def product_buffers(shard: Shard) -> tuple[np.ndarray, Floats]:
     """Room for what each task adds to the cameras of its device in S·v, and where it begins."""
     tasks = shard.devices.point_tasks
     rows = np.diff(shard.devices.camera_ptr)[tasks.device]
-    ptr = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
+    ptr = starts(rows)
     return ptr, np.empty((int(ptr[-1]), 9))

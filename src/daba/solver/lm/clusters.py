@@ -10,7 +10,6 @@ from daba.core.types import Int32
 from daba.distributed.comm.base import Communicator
 from daba.distributed.lm_shard import LmInput, LmShard
 from daba.distributed.shard import Shard
-from daba.partition.bisection import bisect_cameras
 from daba.partition.partition import camera_graph, has_metis, split_cameras, stable_order
 
 
@@ -34,6 +33,8 @@ def split_frames(shard: Shard, given: LmInput, frames: float) -> Int32:
             graph = camera_graph(frame, point, hi - lo, int(point.max()) + 1)
             found = split_cameras(graph, load, count, 0)
         else:
+            from daba.partition.bisection import bisect_cameras
+
             found = bisect_cameras(_looks_at(shard, frame, point, load), load, count)
         out[lo:hi] = np.unique(found, return_inverse=True)[1]
     return out

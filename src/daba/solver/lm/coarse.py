@@ -1,7 +1,7 @@
 """The coarse space that deflates conjugate gradients: a few motions of each cluster of frames, and
 every parameter that frames share.
 
-A cluster moves as a body: it turns about its middle, shifts, and grows; and all of its cameras
+A cluster moves as a body: it turns about its centroid, shifts, and grows; and all of its cameras
 change each of their intrinsics alike. Preconditioned by clusters alone, conjugate gradients need
 many iterations for such motions, each of which would have to spread from neighbour to neighbour.
 """

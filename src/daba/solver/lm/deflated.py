@@ -12,7 +12,7 @@ has two rounds and two sums over all devices, and a damping one round and one su
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,10 +20,12 @@ from daba.core.lm import Estimate
 from daba.core.types import Floats
 from daba.distributed.lm_shard import LmShard
 from daba.solver.lm.coarse import CoarseSpace
-from daba.solver.lm.eigenmodes import Eigenmodes
 from daba.solver.lm.linear import Reduced, Solution
 from daba.solver.lm.network import Network
 from daba.solver.lm.spaces import make_eigenmodes, make_space
+
+if TYPE_CHECKING:
+    from daba.solver.lm.eigenmodes import Eigenmodes
 
 RESIDUAL = 0.3
 """Conjugate gradients stop when √(rᵀS_cc⁻¹r) has fallen by this factor. Rounds to 1.001 of the

@@ -23,8 +23,10 @@ MODES = 30
 """Of each cluster, at most."""
 THRESHOLD = 0.3
 """Of λ: modes below are taken into the coarse space."""
-FIRST, LATER = 4, 1
-"""Subspace iterations for the first step, and for those after it, which begin with its modes."""
+FIRST = 4
+"""Subspace iterations for the first step."""
+LATER = 1
+"""Those for each step after it, which begin with its modes."""
 
 
 class Eigenmodes:

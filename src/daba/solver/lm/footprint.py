@@ -54,7 +54,7 @@ class LmFootprint(NamedTuple):
 
     memory: list[int]
     """Bytes of each device at most, with the program itself."""
-    told: LmBytes
+    sent: LmBytes
 
 
 def predict(solver: LevenbergMarquardt) -> LmFootprint:

@@ -18,7 +18,7 @@ from daba.distributed.lm_shard import ImagePriors, LmShard
 from daba.solver.lm.network import Network
 
 
-class PriorTerms:
+class ImagePriorTerms:
     """Of the images that a process owns."""
 
     def __init__(self, shard: LmShard, network: Network) -> None:
@@ -116,9 +116,3 @@ def _measure(priors: ImagePriors, r: Floats) -> tuple[Floats, Floats, Floats]:
     loss: Loss = priors.loss
     value, slope = formulas.rho(loss.kind, loss.radius, (r * pull).sum(axis=1))
     return 0.5 * value, slope, pull
-
-
-def make_prior_terms(shard: LmShard, network: Network) -> PriorTerms | None:
-    """None where there are none, here."""
-    some = len(shard.centre_priors.image) + len(shard.parameter_priors.image)
-    return PriorTerms(shard, network) if some else None

@@ -7,7 +7,7 @@ of it is kept, so F never rises.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,11 +19,12 @@ from daba.core.options import Options
 from daba.core.types import Floats
 from daba.distributed.lm_shard import LmShard
 from daba.distributed.shard import Shard, State
-from daba.problem import image_rows
 from daba.solver.interface import Arrays, Counts, DeviceObjective, Solver
 from daba.solver.lm.linear import Reduced, Solution
 from daba.solver.lm.network import Network
-from daba.solver.lm.priors import make_prior_terms, of_points
+
+if TYPE_CHECKING:
+    from daba.solver.lm.priors import ImagePriorTerms
 
 LARGEST_RADIUS = 1e12
 """Where damping is lost in rounding, and S_cc with it."""
@@ -49,7 +50,7 @@ class LevenbergMarquardt(Solver):
         self.network, self.ops, self.reduced = network, ops, reduced
         self.comm, self.exchange = network.comm, parts.exchange
         self.radius, self.shrink = options.first_radius, FIRST_SHRINK
-        self.priors = make_prior_terms(parts, network)
+        self.priors = self._priors_of_images()
         self.x = ops.upload(parts.x)
         self.value, self.total = self.evaluate()
         self.hidden = 0
@@ -59,6 +60,14 @@ class LevenbergMarquardt(Solver):
             self.value, self.total = self.evaluate()
         self.counts, self.moved = Counts(), True
         self.checked = self.total[0]
+
+    def _priors_of_images(self) -> ImagePriorTerms | None:
+        """None where there are none, here."""
+        if not len(self.parts.centre_priors.image) + len(self.parts.parameter_priors.image):
+            return None
+        from daba.solver.lm.priors import ImagePriorTerms
+
+        return ImagePriorTerms(self.parts, self.network)
 
     # One iteration
 
@@ -189,12 +198,18 @@ class LevenbergMarquardt(Solver):
         if kind.error == "ray":
             cameras[:, 12:] = params[:, :3]
         else:
+            from daba.problem import image_rows
+
             cameras[:, image_rows.PARAMS] = params[:, :-1]
             cameras[:, image_rows.PLACE] = x.sensors[images.sensor[:own]]
         return State(cameras, self.ops.download(x.points)[: self.parts.num_points])
 
     def device_objective(self) -> DeviceObjective:
-        priors = of_points(self.parts, lambda j: self.ops.download(self.x.points[j]))
+        priors = np.zeros(self.parts.devices)
+        if len(self.parts.point_priors.row):
+            from daba.solver.lm.priors import of_points
+
+            priors = of_points(self.parts, lambda j: self.ops.download(self.x.points[j]))
         if self.priors is not None:
             priors = priors + self.priors.value(self.x)
         return DeviceObjective(self.value[:, 0], self.value[:, 1], priors)
@@ -206,8 +221,11 @@ class LevenbergMarquardt(Solver):
     def view(self, cameras: np.ndarray, points: np.ndarray) -> tuple[Floats, Floats]:
         x = self.estimate
         rows = x.cameras[cameras]
-        poses = image_rows.poses(rows) if self.parts.kind.error == "pixel" else rows[:, :12]
-        return poses, x.points[points]
+        if self.parts.kind.error == "ray":
+            return rows[:, :12], x.points[points]
+        from daba.problem import image_rows
+
+        return image_rows.poses(rows), x.points[points]
 
     def gradient_norm(self) -> float:
         ops, parts = self.ops, self.parts
@@ -231,73 +249,22 @@ class LevenbergMarquardt(Solver):
             raise DabaError("a guarantee of the method failed in rounding or in code: F has risen")
         self.checked = F
 
-    # Checkpoints
+    # Checkpoints (`state.py`)
 
     def device_states(self) -> dict[int, Arrays]:
-        states: dict[int, Arrays] = {}
-        modes, made = self.reduced.state(), self.reduced.made
-        for a, (device, own) in enumerate(self.shard.by_device(self.rows(self.x)).items()):
-            frames = slice(self.parts.frame_ptr[a], self.parts.frame_ptr[a + 1])
-            states[device] = {
-                "cameras": own.cameras,
-                "points": own.points,
-                "value": self.value[a],
-                **{name: array[frames] for name, array in modes.items()},
-            }
-        if made is not None:
-            for device, own in self.shard.by_device(self.rows(made.x)).items():
-                states[device] |= {"factored_cameras": own.cameras, "factored_points": own.points}
-        return states
+        from daba.solver.lm.state import device_states
+
+        return device_states(self)
 
     def common_state(self) -> dict[str, Any]:
-        made = self.reduced.made
-        return {
-            "radius": self.radius,
-            "shrink": self.shrink,
-            "total": self.total.tolist(),
-            "linear": self.reduced.common_state(),
-            "factored": None if made is None else self._beside_frames(made.x),
-            **self._beside_frames(self.x),
-        }
+        from daba.solver.lm.state import common_state
 
-    def _beside_frames(self, x: Estimate) -> dict[str, Any]:
-        """What of an estimate belongs to no image alone."""
-        own = len(x.frames) if self.parts.kind.own else 0
-        return {"sensors": x.sensors.tolist(), "shared": x.params[own:].tolist()}
+        return common_state(self)
 
     def put_back(self, states: dict[int, Arrays], common: dict[str, Any]) -> None:
-        self.reduced.restore(states)
-        if common.get("factored"):
-            self.x = self._estimate(states, common["factored"], "factored_")
-            self.linearize()
-            self.reduced.linearized(self.x)
-        self.reduced.remake(common.get("linear", {}))
-        self.x = self._estimate(states, common)
-        self.value = np.stack([found["value"] for found in states.values()])
-        self.radius, self.shrink = common["radius"], common["shrink"]
-        self.total = np.array(common["total"])
-        self.checked = self.total[0]
+        from daba.solver.lm.state import put_back
 
-    def _estimate(
-        self, states: dict[int, Arrays], common: dict[str, Any], prefix: str = ""
-    ) -> Estimate:
-        """From what a checkpoint has of all devices here."""
-        parts, kind = self.parts, self.parts.kind
-        rows = np.concatenate([found[prefix + "cameras"] for found in states.values()])
-        points = np.zeros((len(self.x.points), 3))
-        points[: parts.num_points] = np.concatenate(
-            [found[prefix + "points"] for found in states.values()]
-        )
-        first = parts.images.frame_ptr[:-1]
-        everywhere = self.network.frames(np.ascontiguousarray(rows[first]))
-        self.network.points(points)
-        own = len(self.x.frames) if kind.own else 0
-        params = self.x.params.copy()
-        found = image_rows.PARAMS if kind.error == "pixel" else slice(12, 15)
-        params[:own, : found.stop - 12] = everywhere[:own, found]
-        params[own:] = np.array(common["shared"]).reshape(-1, params.shape[1])
-        frames = np.ascontiguousarray(everywhere[:, :12])
-        return self.ops.upload(Estimate(frames, np.array(common["sensors"]), params, points))
+        put_back(self, states, common)
 
 
 def retract(records: Floats, step: Floats) -> Floats:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from daba.core.types import Int32
 from daba.distributed.lm_shard import LmShard
 from daba.solver.lm.coarse import CoarseSpace
-from daba.solver.lm.eigenmodes import Eigenmodes
 from daba.solver.lm.network import Network
+
+if TYPE_CHECKING:
+    from daba.solver.lm.eigenmodes import Eigenmodes
 
 
 def make_space(
@@ -25,6 +27,8 @@ def make_space(
 def make_eigenmodes(shard: LmShard, ops: Any) -> Eigenmodes:
     """As `Eigenmodes`."""
     if not ops.on_gpu:
+        from daba.solver.lm.eigenmodes import Eigenmodes
+
         return Eigenmodes(shard, ops)
     from daba.solver.lm.on_gpu import GpuEigenmodes
 

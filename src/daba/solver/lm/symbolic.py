@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from daba.core.lm import Observations, Plan
-from daba.core.types import Bools, Int32, Int64
+from daba.core.types import Bools, Int32, Int64, starts
 from daba.solver.elimination import Cost, best_order, factor_flops, levels
 
 TILE = 72
@@ -22,10 +22,10 @@ def make_plan(obs: Observations, cluster: Int32, B: int) -> tuple[Plan, Cost]:
     F = len(cluster)
     members = np.argsort(cluster, kind="stable")
     sizes = np.bincount(cluster)
-    begins = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    begins = starts(sizes)
     within = np.empty(F, np.int64)
     within[members] = np.arange(F) - np.repeat(begins[:-1], sizes)
-    square = np.concatenate([[0], np.cumsum(sizes * sizes)]).astype(np.int64)
+    square = starts(sizes * sizes)
     pairs = np.zeros(int(square[-1]), np.int32)
     compiled("lm.tiles").count_pairs(
         obs, square[:-1][cluster] + within * sizes[cluster], within, pairs
@@ -76,7 +76,7 @@ def _shares(obs: Observations, cost: np.ndarray, place: Int32) -> tuple[Int64, I
 def _tiles(structures: list[Bools]) -> tuple[np.ndarray, ...]:
     """The fields of a plan from `tile` on."""
     counts = np.array([len(filled) for filled in structures])
-    begins = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    begins = starts(counts)
     N, total = int(begins[-1]), 0
     tile = np.full((N, int(counts.max())), -1, np.int32)
     found = []
@@ -93,9 +93,9 @@ def _tiles(structures: list[Bools]) -> tuple[np.ndarray, ...]:
         tile,
         np.repeat(begins[:-1], counts).astype(np.int32),
         begins,
-        np.concatenate([[0], np.cumsum(np.bincount(level))]).astype(np.int64),
+        starts(np.bincount(level)),
         i[by_level].astype(np.int32),
         j[by_level].astype(np.int32),
-        np.concatenate([[0], np.cumsum(np.bincount(i[below], minlength=N))]).astype(np.int64),
+        starts(np.bincount(i[below], minlength=N)),
         j[below].astype(np.int32),
     )

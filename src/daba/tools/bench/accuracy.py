@@ -9,6 +9,7 @@ from daba.tools.bench.results import BenchRun, Results
 from daba.tools.report.tables import Cell, Entry, Table, number
 
 DIGITS = 6
+"""Of a value of F / K."""
 
 
 def accuracy_table(results: Results, loss: str) -> Table:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.problem.intrinsics import forward_model, pixel_error
+from daba.problem.intrinsics import forward_model
+from daba.problem.pixel_errors import pixel_error
 from daba.problem.problem import Floats, Problem, camera_records
 from daba.tools.bench.cases import RADIUS, Case
 

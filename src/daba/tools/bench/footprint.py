@@ -43,7 +43,7 @@ LM_ITERATIONS = 2
 def footprint(problem: Problem, partition: Partition) -> dict[str, Any]:
     """For each method the most memory of a device, without the program, and bytes sent by all."""
     lm = predict_lm(problem, partition, Options(error="ray"))
-    steps = {"memory": max(lm.memory) - program(), "bytes": lm.told.of(LM_ITERATIONS)}
+    steps = {"memory": max(lm.memory) - program(), "bytes": lm.sent.of(LM_ITERATIONS)}
     if partition.devices == 1:  # every method is lm
         return dict.fromkeys(DISTRIBUTED, steps | {"bytes": 0})
     memory = _memory(problem, partition)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from daba.core.types import frozen
 from daba.problem.diagnostics import Diagnostics, Distribution, inspect
-from daba.problem.images import Images
+from daba.problem.images import ImageNames
 from daba.problem.optics_summary import OpticsSummary, describe
 from daba.tools.cli.arguments import Arg, Intrinsics, Json, Rigs, parse
 from daba.tools.cli.console import GREEN, YELLOW, make_console, to_json
@@ -45,7 +45,7 @@ def run(argv: list[str]) -> int:
     if command.json:
         print(to_json(report.to_dict() | {"intrinsics_fit": fit, "optics": taken_by.to_dict()}))
         return 0
-    console, noun = make_console(), Images.of(problem.info, problem.num_cameras).noun
+    console, noun = make_console(), ImageNames.of(problem.info, problem.num_cameras).noun
     console.pairs(_rows(report, noun, taken_by, fit))
     for what, distribution in (
         ("observations per point", report.track_length),

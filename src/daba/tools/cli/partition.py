@@ -62,7 +62,7 @@ def run(argv: list[str]) -> int:
     s = shared.statistics
     if command.json:
         lm = {} if shared.lm is None else {
-            "lm": {"memory": shared.lm.memory, "bytes": shared.lm.told._asdict()}
+            "lm": {"memory": shared.lm.memory, "bytes": shared.lm.sent._asdict()}
         }  # fmt: skip
         print(to_json({"problem": shared.name} | s.to_dict() | lm))
         return 0
@@ -76,8 +76,8 @@ def run(argv: list[str]) -> int:
         ("sent per iteration", f"{size(sum(s.bytes_sent))} by all devices together, with daba"),
     ]
     if shared.lm is not None and s.devices > 1:
-        told = shared.lm.told
-        words = f"{size(told.step)} a step, and {size(told.iteration)} for each of its iterations"
+        sent = shared.lm.sent
+        words = f"{size(sent.step)} a step, and {size(sent.iteration)} for each of its iterations"
         rows.append(("sent by lm", f"{words} of conjugate gradients, with sums over all devices"))
     console.pairs(rows)
     return 0

@@ -253,7 +253,7 @@ def _announced(
     """A console on which the problem, its diagnostics and the method are printed; None if nobody
     reads it."""
     from daba.problem.diagnostics import inspect
-    from daba.problem.images import Images
+    from daba.problem.images import ImageNames
     from daba.problem.problem import Problem
     from daba.runtime.choice import choose_method
     from daba.runtime.runs import error_of
@@ -269,7 +269,7 @@ def _announced(
             e = problem.extent
             sizes = e.cameras, e.points, e.observations
             notes = [f"a store of {e.devices} devices"]
-        images = Images.of(problem.info, sizes[0]).count(sizes[0])
+        images = ImageNames.of(problem.info, sizes[0]).count(sizes[0])
         if not command.output:
             notes.append("the solution will not be written, because no --output says where to")
         points, seen = sizes[1:]

@@ -12,7 +12,8 @@ from daba.tools.plotting import COLOURS, FAINT, INK, few_ticks
 from daba.tools.report.drawing import draw, plain_ticks
 from daba.tools.report.runs import ErrorCounts, RecordedRun, alike
 
-WIDE, HIGH = 4.4, 2.75
+WIDE = 4.4
+HIGH = 2.75
 """Inches of a panel."""
 MOST = 400
 """Points of a curve: more cannot be seen, and make the page large."""

@@ -15,8 +15,8 @@ import numpy as np
 from daba.core.types import frozen
 from daba.distributed.comm.base import Communicator
 from daba.partition.partition import Partition
-from daba.problem.images import Images
-from daba.problem.intrinsics import pixel_errors
+from daba.problem.images import ImageNames
+from daba.problem.pixel_errors import pixel_errors
 from daba.problem.problem import Floats, Ints, Problem
 from daba.runtime.environment import environment
 from daba.tools.orientation import Frame, bounds
@@ -31,7 +31,8 @@ EDGES = np.round(np.logspace(-2, 3, 51), 6)
 them, from zero, and one after them, without end."""
 WORST = 12
 """Cameras listed by number."""
-MAP_CAMERAS, MAP_POINTS = 1500, 6000
+MAP_CAMERAS = 1500
+MAP_POINTS = 6000
 """Most that a map shows."""
 
 
@@ -212,7 +213,7 @@ def _merged(parts: list[_Part], info: dict[str, Any]) -> dict[str, Any]:
         sum(getattr(part, name) for part in parts) for name in ("devices", "counts", "sums")
     )
     worst = sorted((w for p in parts for w in p.worst), key=lambda w: -w["solution"])[:WORST]
-    images = Images.of(info, int(sum(devices[0])))
+    images = ImageNames.of(info, int(sum(devices[0])))
     if images.names:
         for camera in worst:
             number = camera["camera"]

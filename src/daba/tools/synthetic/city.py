@@ -13,14 +13,18 @@ import numpy as np
 from daba.core.types import frozen
 from daba.problem.problem import Floats, Ints
 from daba.tools.synthetic.facade import crown, facade, house_height
-from daba.tools.synthetic.layout import Layout, Route, Surface, drive, left_of, picture_spacing
+from daba.tools.synthetic.layout import Route, Scenery, Surface, drive, left_of, picture_spacing
 
 PITCH = 20.0
 """Distance between parallel streets."""
 HALF_WIDTH = 4.0
 """Half the width of a street, façade to façade."""
-HOUSE, BAY = 4.0, 4.0 / 3
+HOUSE = 4.0
+"""Width of a house, metres."""
+BAY = HOUSE / 3
+"""Width of a bay of its façade."""
 SIGHT = 55.0
+"""Metres that a camera sees."""
 SPACING = 4.0
 """Metres between pictures for tracks of mean length 5; longer tracks need denser pictures."""
 
@@ -47,7 +51,7 @@ class Grid:
         return zone
 
 
-def layout(rng: np.random.Generator, cameras: int, mean_track: float) -> Layout:
+def layout(rng: np.random.Generator, cameras: int, mean_track: float) -> Scenery:
     spacing = picture_spacing(SPACING, cameras, mean_track)
     length = cameras * spacing
     grid = smallest_grid(length)
@@ -58,7 +62,7 @@ def layout(rng: np.random.Generator, cameras: int, mean_track: float) -> Layout:
     def sample(rng: np.random.Generator, n: int) -> Surface:
         return surface(rng, grid, streets, n)
 
-    return Layout(rotations, centers, zones, streets.length / cameras, SIGHT, sample)
+    return Scenery(rotations, centers, zones, streets.length / cameras, SIGHT, sample)
 
 
 def smallest_grid(length: float) -> Grid:

@@ -32,7 +32,7 @@ class Surface:
 
 
 @frozen
-class Layout:
+class Scenery:
     """Where the cameras stand, and how to draw points around them."""
 
     rotations: Floats

@@ -13,10 +13,11 @@ from daba.problem.problem import Floats
 HALF_IMAGE = np.array([800.0, 600.0])
 """Half the width and height of a picture, pixels; the principal point is the middle."""
 FOCAL = 850.0
+"""Pixels, on average."""
 
 
 @frozen
-class Optics:
+class Lenses:
     """True intrinsics, and the focal length the user of the cameras believes in."""
 
     focal: Floats
@@ -25,13 +26,13 @@ class Optics:
     """(C, 3) true d, relative to `focal`."""
 
 
-def optics(rng: np.random.Generator, cameras: int, focal_error: float, distortion: float) -> Optics:
+def optics(rng: np.random.Generator, cameras: int, focal_error: float, distortion: float) -> Lenses:
     """Draw cameras whose believed focal length is wrong by `focal_error` (standard deviation)."""
     true = FOCAL * (1 + 0.03 * rng.standard_normal(cameras).clip(-2.5, 2.5))
     d1 = 1 + focal_error * rng.standard_normal(cameras).clip(-3, 3)
     bend = rng.standard_normal((2, cameras)).clip(-2, 2)
     d2, d3 = distortion * (0.5 * bend[0] - 1.0), 0.1 * distortion * bend[1]
-    return Optics(true / d1, np.column_stack([d1, d2, d3]))
+    return Lenses(true / d1, np.column_stack([d1, d2, d3]))
 
 
 def image_points(y: Floats, d: Floats) -> Floats:

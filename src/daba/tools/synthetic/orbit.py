@@ -7,14 +7,14 @@ import math
 import numpy as np
 
 from daba.problem.problem import Floats
-from daba.tools.synthetic.layout import Layout, Surface, looking
+from daba.tools.synthetic.layout import Scenery, Surface, looking
 
 DISTANCE = 2.4
 """Radius of the rings; the object is about 1 in radius."""
 RINGS = np.radians([8.0, 28.0, 50.0])
 
 
-def layout(rng: np.random.Generator, cameras: int, mean_track: float) -> Layout:
+def layout(rng: np.random.Generator, cameras: int, mean_track: float) -> Scenery:
     ring = np.arange(cameras) * len(RINGS) // cameras
     # Three full turns, but never so few pictures a turn that neighbours see different sides.
     azimuth = np.arange(cameras) * min(2 * np.pi * len(RINGS) / cameras, np.pi / 5)
@@ -31,7 +31,7 @@ def layout(rng: np.random.Generator, cameras: int, mean_track: float) -> Layout:
     rotations = looking(azimuth + np.pi + aim[0], -elevation + aim[1])
     zones = np.tile(np.array([0, -1], np.int32), (cameras, 1))
     spacing = min(0.5, 2 * math.pi * DISTANCE * len(RINGS) / cameras)
-    return Layout(rotations, centers, zones, spacing, 2 * DISTANCE, surface, "spread")
+    return Scenery(rotations, centers, zones, spacing, 2 * DISTANCE, surface, "spread")
 
 
 def surface(rng: np.random.Generator, n: int) -> Surface:

@@ -9,8 +9,8 @@ import numpy as np
 from daba.core.types import frozen
 from daba.problem.problem import Floats, Ints, Problem, camera_records, pixel_weights
 from daba.tools.synthetic import city, orbit, street
-from daba.tools.synthetic.layout import Layout
-from daba.tools.synthetic.optics import HALF_IMAGE, Optics, image_points, optics
+from daba.tools.synthetic.layout import Scenery
+from daba.tools.synthetic.optics import HALF_IMAGE, Lenses, image_points, optics
 from daba.tools.synthetic.options import SceneOptions
 from daba.tools.synthetic.tracks import observe
 from daba.tools.synthetic.visibility import mean_views
@@ -54,7 +54,7 @@ def generate(options: SceneOptions) -> Scene:
     return Scene(truth, _perturbed(rng, options, layout, truth))
 
 
-def _crowded_enough(rng: np.random.Generator, options: SceneOptions, lenses: Optics) -> Layout:
+def _crowded_enough(rng: np.random.Generator, options: SceneOptions, lenses: Lenses) -> Scenery:
     """A layout whose cameras stand so close that tracks can be as long as wanted."""
     for crowding in (1.0, 1.5, 2.2, 3.3, 5.0):
         layout = LAYOUTS[options.scene](rng, options.cameras, crowding * options.mean_track)
@@ -63,7 +63,7 @@ def _crowded_enough(rng: np.random.Generator, options: SceneOptions, lenses: Opt
     return layout
 
 
-def _images(layout: Layout, lenses: Optics, points: Floats, camera: Ints, point: Ints) -> Floats:
+def _images(layout: Scenery, lenses: Lenses, points: Floats, camera: Ints, point: Ints) -> Floats:
     """Exact image points u of all observations, in pieces to bound the memory."""
     u = np.empty((len(camera), 2))
     for start in range(0, len(camera), CHUNK):
@@ -84,7 +84,7 @@ def _spoiled(rng: np.random.Generator, options: SceneOptions, u: Floats, focal: 
 
 
 def _perturbed(
-    rng: np.random.Generator, options: SceneOptions, layout: Layout, truth: Problem
+    rng: np.random.Generator, options: SceneOptions, layout: Scenery, truth: Problem
 ) -> Problem:
     """The start: bent as a whole, then each camera and point moved, and lenses unknown."""
     C, P = truth.num_cameras, truth.num_points

@@ -5,16 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from daba.tools.synthetic.facade import crown, facade, house_height
-from daba.tools.synthetic.layout import Layout, Route, Surface, drive, left_of, picture_spacing
+from daba.tools.synthetic.layout import Route, Scenery, Surface, drive, left_of, picture_spacing
 
 HALF_WIDTH = 6.0
+"""Half the width of the street, metres."""
 SIGHT = 55.0
+"""Metres that a camera sees."""
 SPACING = 3.0
 """Metres between pictures for tracks of mean length 5; longer tracks need denser pictures."""
-HOUSE, BAY, TREES = 9.0, 2.25, 14.0
+HOUSE = 9.0
+"""Width of a house, metres."""
+BAY = 2.25
+"""Width of a bay of its façade."""
+TREES = 14.0
+"""Metres from one tree to the next."""
 
 
-def layout(rng: np.random.Generator, cameras: int, mean_track: float) -> Layout:
+def layout(rng: np.random.Generator, cameras: int, mean_track: float) -> Scenery:
     spacing = picture_spacing(SPACING, cameras, mean_track)
     route = winding(rng, max(20.0, cameras * spacing))
     rotations, centers = drive(rng, route, cameras)
@@ -23,7 +30,7 @@ def layout(rng: np.random.Generator, cameras: int, mean_track: float) -> Layout:
     def sample(rng: np.random.Generator, n: int) -> Surface:
         return surface(rng, route, n)
 
-    return Layout(rotations, centers, zones, route.length / cameras, SIGHT, sample)
+    return Scenery(rotations, centers, zones, route.length / cameras, SIGHT, sample)
 
 
 def winding(rng: np.random.Generator, length: float) -> Route:

@@ -8,8 +8,8 @@ import numpy as np
 
 from daba.core.errors import DabaError, DabaWarning
 from daba.problem.problem import Floats, Ints
-from daba.tools.synthetic.layout import Layout
-from daba.tools.synthetic.optics import Optics
+from daba.tools.synthetic.layout import Scenery
+from daba.tools.synthetic.optics import Lenses
 from daba.tools.synthetic.options import SceneOptions
 from daba.tools.synthetic.visibility import Views, ragged, views
 
@@ -18,7 +18,7 @@ CAMERA_LEAST = 10
 
 
 def observe(
-    rng: np.random.Generator, options: SceneOptions, layout: Layout, lenses: Optics
+    rng: np.random.Generator, options: SceneOptions, layout: Scenery, lenses: Lenses
 ) -> tuple[Floats, Ints, Ints]:
     """Points, and camera and point of each observation, sorted by point, then camera."""
     points, counts, cameras = _collect(rng, options, layout, lenses)
@@ -49,7 +49,7 @@ def observe(
 
 
 def _collect(
-    rng: np.random.Generator, options: SceneOptions, layout: Layout, lenses: Optics
+    rng: np.random.Generator, options: SceneOptions, layout: Scenery, lenses: Lenses
 ) -> tuple[Floats, Ints, Ints]:
     """Draw points until there are enough that two cameras see; their ragged table of views."""
     parts: list[Views] = []

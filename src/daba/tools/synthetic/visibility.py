@@ -12,8 +12,8 @@ import numpy as np
 
 from daba.core.types import frozen
 from daba.problem.problem import Ints
-from daba.tools.synthetic.layout import Layout, Surface
-from daba.tools.synthetic.optics import FOCAL, HALF_IMAGE, Optics, image_points
+from daba.tools.synthetic.layout import Scenery, Surface
+from daba.tools.synthetic.optics import FOCAL, HALF_IMAGE, Lenses, image_points
 
 CELL = 4.0
 CHUNK = 1 << 14
@@ -37,7 +37,7 @@ class Views:
 
 
 def views(
-    rng: np.random.Generator, layout: Layout, lenses: Optics, surface: Surface, longest: int
+    rng: np.random.Generator, layout: Scenery, lenses: Lenses, surface: Surface, longest: int
 ) -> Iterator[Views]:
     """Views of all points that at least two cameras see well; at most `longest` per point."""
     from scipy.spatial import cKDTree
@@ -55,7 +55,7 @@ def views(
         yield _best(rng, layout, part, *_seen(layout, lenses, part, point, camera), longest)
 
 
-def mean_views(rng: np.random.Generator, layout: Layout, lenses: Optics, longest: int) -> float:
+def mean_views(rng: np.random.Generator, layout: Scenery, lenses: Lenses, longest: int) -> float:
     """About how many cameras see a point of this layout, from a small sample."""
     found = list(views(rng, layout, lenses, layout.sample(rng, 3000), longest))
     counts = np.concatenate([v.counts for v in found])
@@ -74,7 +74,7 @@ def _cells(surface: Surface) -> np.ndarray:
 
 
 def _near(
-    layout: Layout, tree: object, part: Surface, key: np.ndarray, most: int
+    layout: Scenery, tree: object, part: Surface, key: np.ndarray, most: int
 ) -> tuple[Ints, Ints]:
     """Pairs (point, camera) whose camera may see the point's cell. `key` is sorted."""
     _, first, cell = np.unique(key, return_index=True, return_inverse=True)
@@ -100,7 +100,7 @@ def _near(
 
 
 def _spread(
-    rng: np.random.Generator, layout: Layout, part: Surface, most: int
+    rng: np.random.Generator, layout: Scenery, part: Surface, most: int
 ) -> tuple[Ints, Ints]:
     """Pairs of each point with cameras taken evenly from all of them."""
     n, C = len(part.points), len(layout.centers)
@@ -112,7 +112,7 @@ def _spread(
 
 
 def _seen(
-    layout: Layout, lenses: Optics, part: Surface, point: Ints, camera: Ints
+    layout: Scenery, lenses: Lenses, part: Surface, point: Ints, camera: Ints
 ) -> tuple[Ints, Ints]:
     """The pairs in which the point is in sight, faces the camera and lies in the picture."""
     delta = part.points[point] - layout.centers[camera]
@@ -130,7 +130,7 @@ def _seen(
 
 def _best(
     rng: np.random.Generator,
-    layout: Layout,
+    layout: Scenery,
     part: Surface,
     point: Ints,
     camera: Ints,

@@ -11,7 +11,7 @@ DEVICES = np.array([
     [34, 211, 238], [250, 204, 21], [244, 114, 182], [148, 163, 184], [163, 230, 53],
     [129, 140, 248], [45, 212, 191],
 ], np.uint8)  # fmt: skip
-"""The hues of `daba.plot.COLOURS`, light enough for a dark page."""
+"""The hues of `daba.tools.plotting.COLOURS`, light enough for a dark page."""
 RAMP = np.array([
     [49, 104, 214], [38, 166, 190], [94, 201, 98], [253, 220, 60], [247, 129, 45], [214, 40, 57],
 ])  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from daba.problem.images import Images
+from daba.problem.images import ImageNames
 from daba.tools.viewer import paint
 from daba.tools.viewer.markup import block
 from daba.tools.viewer.scene import Mode, ViewerScene
@@ -290,7 +290,7 @@ class Panel:
                 self._pick(found)
 
 
-def find(images: Images | None, count: int, text: str) -> list[int]:
+def find(images: ImageNames | None, count: int, text: str) -> list[int]:
     """Images with that name or id; if there is none, with that in their name."""
     if not text:
         return []

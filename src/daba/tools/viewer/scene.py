@@ -21,8 +21,10 @@ from daba.tools.viewer.subject import ShownErrors, ShownEstimate, Subject
 
 Mode = Literal["colour", "error", "device"]
 
-FIRST, REST = 40_000, 200_000
-"""Points in the first batch, and in each that follows."""
+FIRST = 40_000
+"""Points in the first batch."""
+REST = 200_000
+"""Points in each that follows."""
 SOME = 300
 """Cameras that are shown at first: without a graphics card, lines take long to draw."""
 PAUSE = 1.5

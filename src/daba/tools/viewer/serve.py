@@ -17,7 +17,9 @@ from daba.tools.viewer.scene import ViewerScene
 from daba.tools.viewer.subject import Subject, estimate_of, subject_of_recording
 from daba.tools.viewer.thumbnails import Thumbnails
 
-HOST, PORT = "localhost", 8080
+HOST = "localhost"
+PORT = 8080
+"""Where a page is served unless told otherwise."""
 
 
 class View:

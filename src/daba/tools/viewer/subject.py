@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.core.types import frozen
+from daba.core.types import frozen, starts
 from daba.io.ply import openings
 from daba.partition.partition import Partition, make_partition, num_frames
-from daba.problem.images import Images
-from daba.problem.intrinsics import pixel_errors
+from daba.problem.images import ImageNames
+from daba.problem.pixel_errors import pixel_errors
 from daba.problem.problem import Floats, Ints, Problem
 from daba.runtime.recording import Snapshot, Still
 from daba.tools.viewer.histogram import Spread
@@ -76,7 +76,7 @@ class Subject:
     estimates: list[ShownEstimate]
     colors: np.ndarray | None = None
     """Colours of the points, (P,3) of uint8."""
-    images: Images | None = None
+    images: ImageNames | None = None
     """What the images are called; None of a recording, which does not know."""
     problems: list[Problem] = field(default_factory=list)
     """The problems of the estimates, where observations are known."""
@@ -125,7 +125,7 @@ class Subject:
     @property
     def counts(self) -> str:
         last = self.estimates[-1]
-        images = self.images or Images([], np.arange(len(last.centers)))
+        images = self.images or ImageNames([], np.arange(len(last.centers)))
         words = f"{images.count(len(last.centers))}, {len(last.points):,} points"
         if self.problems:
             words += f", {self.problems[0].num_observations:,} observations"
@@ -161,7 +161,7 @@ def subject_of(
     labels = ["before", "after"] if after is not None else [""]
     colors = [(_colors(problem), r) for problem, r in zip(problems, rows, strict=True)]
     cameras, points = rows[0]
-    images = Images.of(before.info, before.num_cameras)
+    images = ImageNames.of(before.info, before.num_cameras)
 
     @cache
     def owners() -> Partition:
@@ -237,7 +237,7 @@ def _by_camera(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Observations camera after camera, and where each camera's begin and end."""
     counts = np.bincount(problem.camera_index, minlength=problem.num_cameras)
     order = np.argsort(problem.camera_index, kind="stable")
-    return order, np.concatenate([[0], np.cumsum(counts)])
+    return order, starts(counts)
 
 
 def _openings(problem: Problem) -> Floats:

@@ -18,6 +18,7 @@ from numba.core.typing.templates import ConcreteTemplate, infer_global, signatur
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
 LANES = 8
+"""Numbers in one vector."""
 DOUBLE = ir.DoubleType()
 INT = ir.IntType(32)
 VECTOR = ir.VectorType(DOUBLE, LANES)

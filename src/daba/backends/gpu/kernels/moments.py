@@ -1,4 +1,4 @@
-"""The surrogate by moments, as in `kernels/cpu/moments.py`.
+"""The surrogate by moments, as in `backends/cpu/kernels/moments.py`.
 
 Q_j is kept as a row (A, b); P_i as a tile (16, 16) whose rows 0…5 hold M in columns 0…5 and Gᵀ in
 columns 6…8. Both without their constants: these add up to the value at the base, which is in the

@@ -36,18 +36,18 @@ def inverse(A, TINY: tl.constexpr):
 @jit
 def precondition(
     owner, system, tiles, blocks, still, shares, M_inv, rhs, r, x, z, partial, table, S,
-    TIED: tl.constexpr, TINY: tl.constexpr,
+    CONSTRAINED: tl.constexpr, TINY: tl.constexpr,
 ):  # fmt: skip
     """Begin: the inverse of S's diagonal block of each camera, rhs = −g_c + W z, x = 0, r = rhs,
-    z = M⁻¹ r, and by camera r·z. TIED: there are constraints, and both come from `blocks`; what is
-    `still` is cut out, and d of cameras that share it is told apart from poses."""
+    z = M⁻¹ r, and by camera r·z. CONSTRAINED: there are constraints, and both come from `blocks`;
+    what is `still` is cut out, and d of cameras that share it is told apart from poses."""
     i = tl.program_id(0)
     device = tl.load(owner + i)
     if tl.load(table + S * row.TRYING + device) == 0.0:
         return
     a = tl.arange(0, 16)
     cell = a[:, None] * 16 + a[None, :]
-    if TIED:
+    if CONSTRAINED:
         M = tl.load(blocks + i * 256 + cell)
         b = tl.sum(tl.where(a[None, :] == 9, M, 0.0), axis=1)
         M = tl.where((a[:, None] < 9) & (a[None, :] < 9), M, 0.0)
@@ -82,10 +82,10 @@ def total(partial, first, last):
 @jit
 def update(
     blocks, device_cameras, record_c, M_inv, Sp, still, rhs, r, x, z, dots, partial, N, table, S,
-    TIED: tl.constexpr, PARITY: tl.constexpr, STRIDE: tl.constexpr, NB: tl.constexpr,
+    CONSTRAINED: tl.constexpr, PARITY: tl.constexpr, STRIDE: tl.constexpr, NB: tl.constexpr,
 ):  # fmt: skip
-    """x += α p, r −= α Sp, z = M⁻¹ r; by block −½ x·(rhs + r) and r·z, rows of (2, N). TIED: there
-    are constraints, and what is `still` has no entry in r."""
+    """x += α p, r −= α Sp, z = M⁻¹ r; by block −½ x·(rhs + r) and r·z, rows of (2, N). CONSTRAINED:
+    there are constraints, and what is `still` has no entry in r."""
     n = tl.program_id(0)
     first = tl.load(blocks + 3 * n)
     last = tl.load(blocks + 3 * n + 1)
@@ -106,7 +106,7 @@ def update(
     xs = tl.load(x + at, mask=mask, other=0.0).to(tl.float64) + alpha * p
     rs = tl.load(r + at, mask=mask, other=0.0).to(tl.float64)
     changes = mask
-    if TIED:
+    if CONSTRAINED:
         changes = mask & (tl.load(still + at, mask=mask, other=1) == 0)
     rs -= alpha * tl.load(Sp + at, mask=changes, other=0.0)
     b = tl.load(rhs + at, mask=mask, other=0.0).to(tl.float64)
@@ -127,12 +127,12 @@ def update(
 @jit
 def direction(
     blocks, device_blocks, device_cameras, record_c, z, representative, dots, partial, N, table, S,
-    TIED: tl.constexpr, FIRST: tl.constexpr, PARITY: tl.constexpr, FORCING: tl.constexpr,
+    CONSTRAINED: tl.constexpr, FIRST: tl.constexpr, PARITY: tl.constexpr, FORCING: tl.constexpr,
     RESIDUAL: tl.constexpr, MOST: tl.constexpr, STRIDE: tl.constexpr, NB: tl.constexpr,
 ):  # fmt: skip
     """p = z + β p, and whether a device goes on: it stops when its model stalls or its residual has
-    fallen (`core/decisions.py`). FIRST: p = z. TIED: there are constraints, and cameras that share
-    d have that of their representative."""
+    fallen (`core/decisions.py`). FIRST: p = z. CONSTRAINED: there are constraints, and cameras that
+    share d have that of their representative."""
     n = tl.program_id(0)
     first = tl.load(blocks + 3 * n)
     last = tl.load(blocks + 3 * n + 1)
@@ -184,9 +184,9 @@ def direction(
     mask = (i < last)[:, None] & (a < 9)[None, :]
     at = record_c + i[:, None] * STRIDE + slot_of(a)[None, :]
     at_z = i[:, None] * 16 + a[None, :]
-    if TIED:
-        leader = tl.load(representative + i, mask=i < last, other=0)
-        at_z = tl.where(a[None, :] >= 6, leader[:, None] * 16 + a[None, :], at_z)
+    if CONSTRAINED:
+        fellow = tl.load(representative + i, mask=i < last, other=0)
+        at_z = tl.where(a[None, :] >= 6, fellow[:, None] * 16 + a[None, :], at_z)
     p = tl.load(z + at_z, mask=mask, other=0.0)
     if not FIRST:
         p = p + beta * tl.load(at, mask=mask, other=0.0)

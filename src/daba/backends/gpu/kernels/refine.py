@@ -1,4 +1,4 @@
-"""Exact block updates on the true objective, as in `kernels/cpu/refine.py`.
+"""Exact block updates on the true objective, as in `backends/cpu/kernels/refine.py`.
 
 `records` hold all observations, intra and inter, of the points or cameras of the boundary.
 """
@@ -43,11 +43,11 @@ def point_terms(
 @jit
 def refine_points(
     records, heads, members, cameras, points, held, known_rows, known, table, S, partial,
-    TIED: tl.constexpr, KNOWN_KIND: tl.constexpr, KNOWN_RADIUS: tl.constexpr, AGAIN: tl.constexpr,
-    KIND: tl.constexpr, RADIUS: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
+    CONSTRAINED: tl.constexpr, KNOWN_KIND: tl.constexpr, KNOWN_RADIUS: tl.constexpr,
+    AGAIN: tl.constexpr, KIND: tl.constexpr, RADIUS: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """Move each point of the boundary to lower Σ F_ij; by slice the change of F. TIED: there are
-    constraints; points may be held, and have priors."""
+    """Move each point of the boundary to lower Σ F_ij; by slice the change of F. CONSTRAINED: there
+    are constraints; points may be held, and have priors."""
     n = tl.program_id(0)
     if tl.load(table + S * row.STATUS) != row.DONE:
         return
@@ -71,7 +71,7 @@ def refine_points(
     v0, v1, v2, v3, v4, v5, g0, g1, g2 = joined9(shared, sums)
     before = joined(shared, before)
     waiting = tl.full([B], 1, tl.int32)
-    if TIED:
+    if CONSTRAINED:
         waiting = 1 - tl.load(held + j)
         term, A, g = prior_of(known_rows, known, j, l[0], l[1], l[2], KNOWN_KIND, KNOWN_RADIUS)
         before += term
@@ -105,7 +105,7 @@ def refine_points(
                 records, start, width, lane, cameras, (nx, ny, nz), KIND, RADIUS, T, B
             )
             after = joined(shared, after)
-            if TIED:
+            if CONSTRAINED:
                 after += prior_term(known_rows, known, j, nx, ny, nz, KNOWN_KIND, KNOWN_RADIUS)
             good = (waiting > 0) & (after < before)
             change = tl.where(good, after - before, change)
@@ -172,12 +172,12 @@ def corner(A, g, a, at: tl.constexpr):
 @jit
 def refine_cameras(
     records, begins, cameras, points, alone, position_rows, positions, intrinsics_rows, intrinsics,
-    table, S, partial, TIED: tl.constexpr, P_KIND: tl.constexpr, P_RADIUS: tl.constexpr,
+    table, S, partial, CONSTRAINED: tl.constexpr, P_KIND: tl.constexpr, P_RADIUS: tl.constexpr,
     D_KIND: tl.constexpr, D_RADIUS: tl.constexpr,
     KIND: tl.constexpr, RADIUS: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """Move each camera of the boundary to lower its Σ F_ij, points held; by camera the change.
-    TIED: there are constraints; only what it has `alone` moves, and there are priors."""
+    CONSTRAINED: there are constraints; only what it has `alone` moves, and there are priors."""
     i = tl.program_id(0)
     if tl.load(table + S * row.STATUS) != row.DONE:
         return
@@ -210,7 +210,7 @@ def refine_cameras(
     a = tl.arange(0, 16)
     tile = tile.to(tl.float64)
     old = row_of(cameras, i)
-    if TIED:
+    if CONSTRAINED:
         start += prior_term(position_rows, positions, i, old[9], old[10], old[11], P_KIND, P_RADIUS)
         start += prior_term(
             intrinsics_rows, intrinsics, i, old[12], old[13], old[14], D_KIND, D_RADIUS
@@ -244,7 +244,7 @@ def refine_cameras(
             )  # fmt: skip
             t_new = (old[9] + s9[3], old[10] + s9[4], old[11] + s9[5])
             after = camera_terms(records, first, last, new, t_new, points, KIND, RADIUS, T, B)
-            if TIED:
+            if CONSTRAINED:
                 after += prior_term(
                     position_rows, positions, i, t_new[0], t_new[1], t_new[2], P_KIND, P_RADIUS
                 )

@@ -83,11 +83,11 @@ def point_system(V, g, points, base, moments, j, P, SURROGATE: tl.constexpr, XI:
 @jit
 def damp_points(
     heads, members, V, g, points, base, moments, centroid, v_inv, record_l, held, table, S, P,
-    TIED: tl.constexpr, SURROGATE: tl.constexpr, XI: tl.constexpr, LEAST: tl.constexpr,
+    CONSTRAINED: tl.constexpr, SURROGATE: tl.constexpr, XI: tl.constexpr, LEAST: tl.constexpr,
     B: tl.constexpr,
 ):  # fmt: skip
-    """V'⁻¹ of each point, rows of (P, 8); and its record, with z = V'⁻¹ g_l for y. TIED: there are
-    constraints, and points that are held are not eliminated."""
+    """V'⁻¹ of each point, rows of (P, 8); and its record, with z = V'⁻¹ g_l for y. CONSTRAINED:
+    there are constraints, and points that are held are not eliminated."""
     n = tl.program_id(0)
     _, _, device, _ = head(heads, n)
     if tl.load(table + S * row.TRYING + device) == 0.0:
@@ -96,7 +96,7 @@ def damp_points(
     v, g3 = point_system(V, g, points, base, moments, j, P, SURROGATE, XI)
     W: tl.constexpr = record_l.dtype.element_ty
     i0, i1, i2, i3, i4, i5 = damped_inverse(v, tl.load(table + S * row.RADIUS + device), LEAST)
-    if TIED:
+    if CONSTRAINED:
         moves = tl.load(held + j) == 0
         i0, i1, i2, i3, i4, i5 = where6(moves, i0, i1, i2, i3, i4, i5)
     o = tl.zeros([B], W)

@@ -36,8 +36,8 @@ def sum_blocks(begins, members, owner, blocks, table, S, B: tl.constexpr):
     n = tl.program_id(0)
     first = tl.load(begins + n)
     last = tl.load(begins + n + 1)
-    leader = tl.load(members + first)
-    if tl.load(table + S * row.TRYING + tl.load(owner + leader)) == 0.0:
+    representative = tl.load(members + first)
+    if tl.load(table + S * row.TRYING + tl.load(owner + representative)) == 0.0:
         return
     a = tl.arange(0, 4)
     cell = (6 + a[:, None]) * 16 + 6 + a[None, :]
@@ -49,7 +49,7 @@ def sum_blocks(begins, members, owner, blocks, table, S, B: tl.constexpr):
         here = blocks + i[:, None, None] * 256 + cell[None, :, :]
         known = (k < last)[:, None, None] & inside[None, :, :]
         sums += tl.sum(tl.load(here, mask=known, other=0.0), axis=0)
-    tl.store(blocks + leader * 256 + cell, sums, mask=inside)
+    tl.store(blocks + representative * 256 + cell, sums, mask=inside)
 
 
 @jit
@@ -59,8 +59,8 @@ def collect(begins, members, owner, v, table, S, ROW: tl.constexpr, B: tl.conste
     n = tl.program_id(0)
     first = tl.load(begins + n)
     last = tl.load(begins + n + 1)
-    leader = tl.load(members + first)
-    if tl.load(table + S * ROW + tl.load(owner + leader)) == 0.0:
+    representative = tl.load(members + first)
+    if tl.load(table + S * ROW + tl.load(owner + representative)) == 0.0:
         return
     a = tl.arange(0, 4)
     sums = tl.zeros([4], tl.float64)
@@ -70,7 +70,7 @@ def collect(begins, members, owner, v, table, S, ROW: tl.constexpr, B: tl.conste
         known = (k < last)[:, None] & (a < 3)[None, :]
         found = tl.load(v + i[:, None] * 16 + 6 + a[None, :], mask=known, other=0.0)
         sums += tl.sum(found.to(tl.float64), axis=0)
-    tl.store(v + leader * 16 + 6 + a, sums, mask=a < 3)
+    tl.store(v + representative * 16 + 6 + a, sums, mask=a < 3)
 
 
 @jit

@@ -75,11 +75,11 @@ def row_of(cameras, i):
 @jit
 def move_cameras(
     owner, cameras, origin, system, bound, x, shares, record_c, trial, table, S, partial,
-    TIED: tl.constexpr, STRIDE: tl.constexpr, SP: tl.constexpr,
+    CONSTRAINED: tl.constexpr, STRIDE: tl.constexpr, SP: tl.constexpr,
 ):  # fmt: skip
     """The step of each camera, shortened where it would turn by more than STEP_BOUND, move beyond
     its bound, or change its focal length by more than that share; into v of its record, and applied
-    to `origin` into `trial`. By camera the model's decrease −s·(g + ½ U s). TIED: there are
+    to `origin` into `trial`. By camera the model's decrease −s·(g + ½ U s). CONSTRAINED: there are
     constraints, and of cameras that share d poses are shortened apart from it, and d alike."""
     i = tl.program_id(0)
     if not ready(table, S, tl.load(owner + i), SP):
@@ -92,7 +92,7 @@ def move_cameras(
     excess = tl.maximum(turn / STEP_BOUND, move / tl.load(bound + i))
     zoom = zoom / (tl.abs(tl.load(cameras + i * 16 + 12)) * STEP_BOUND)
     both = tl.maximum(excess, zoom)
-    if TIED:
+    if CONSTRAINED:
         alike = tl.where(a < 6, excess, zoom)
         s = s / tl.maximum(tl.where(tl.load(shares + i) != 0, alike, both), 1.0)
     else:
@@ -113,13 +113,13 @@ def move_cameras(
 @jit
 def move_points(
     records, heads, members, V, g, points, base, moments, record_c, record_l, held, trial,
-    table, S, P, partial, TIED: tl.constexpr, FOLLOWS: tl.constexpr, SURROGATE: tl.constexpr,
+    table, S, P, partial, CONSTRAINED: tl.constexpr, FOLLOWS: tl.constexpr, SURROGATE: tl.constexpr,
     XI: tl.constexpr, LEAST: tl.constexpr, KIND: tl.constexpr, RADIUS: tl.constexpr,
     STRIDE: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """The step of each point, −V'⁻¹ (g_l + Wᵀ s) and no longer than its bound, applied into
-    `trial`; by slice the model's decrease. TIED: there are constraints, and some are held. FOLLOWS:
-    points only follow their cameras, from where they are in `trial`."""
+    `trial`; by slice the model's decrease. CONSTRAINED: there are constraints, and some are held.
+    FOLLOWS: points only follow their cameras, from where they are in `trial`."""
     n = tl.program_id(0)
     start, width, device, shared = head(heads, n)
     if not ready(table, S, device, SP):
@@ -140,7 +140,7 @@ def move_points(
         w2 += z
     v, g3 = point_system(V, g, points, base, moments, j, P, SURROGATE, XI)
     i0, i1, i2, i3, i4, i5 = damped_inverse(v, tl.load(table + S * row.RADIUS + device), LEAST)
-    if TIED:
+    if CONSTRAINED:
         moves = tl.load(held + j) == 0
         i0, i1, i2, i3, i4, i5 = where6(moves, i0, i1, i2, i3, i4, i5)
     if FOLLOWS:

@@ -13,8 +13,10 @@ from daba.backends.gpu.tensors import Tensor
 from daba.core.lm import CoarseBlocks, Kind
 from daba.core.types import distinct
 
-MATRIX, DOTS = 256, 512
-"""Pairs of entries, and entries, that one program adds up."""
+MATRIX = 256
+"""Pairs of entries that one program adds up."""
+DOTS = 512
+"""Entries that one program adds up."""
 
 
 class CoarseLists:

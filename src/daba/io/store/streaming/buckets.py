@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from daba.core.types import starts
+
 ROW = np.dtype(
     [
         ("camera", np.int32),
@@ -33,7 +35,7 @@ class Buckets:
         bounds   first key of each bucket, and the number of keys
         """
         self.path, self.bounds = path, bounds
-        self._start = np.concatenate([[0], np.cumsum(counts)])[bounds]
+        self._start = starts(counts)[bounds]
         self._next = self._start[:-1].copy()
         path.touch(exist_ok=False)
 
@@ -75,7 +77,7 @@ def even_bounds(counts: np.ndarray, limit: int, cuts: np.ndarray | None = None) 
 
     cuts   keys, ascending, at which a range must begin
     """
-    total = np.concatenate([[0], np.cumsum(counts)])
+    total = starts(counts)
     ends = [len(counts)] if cuts is None else np.unique(np.append(cuts, len(counts)))
     bounds = [0]
     for end in map(int, ends):

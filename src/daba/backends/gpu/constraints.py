@@ -14,7 +14,7 @@ from daba.core.types import Bools, Int32, Mask, distinct
 from daba.problem.priors import Targets
 
 
-class Ties:
+class KernelConstraints:
     """Tensors, in the GPU's order of points."""
 
     def __init__(
@@ -58,10 +58,10 @@ class Ties:
         self.raw = torch.zeros((C, 16), dtype=torch.float64, device=self.device)
         """Right-hand sides, as if nothing were fixed or shared on a device."""
         positions, intrinsics, points = targets
-        self.positions = Known(positions, ptr.camera_ptr, C, None, self.device)
-        self.intrinsics = Known(intrinsics, ptr.camera_ptr, C, None, self.device)
+        self.positions = KnownTensors(positions, ptr.camera_ptr, C, None, self.device)
+        self.intrinsics = KnownTensors(intrinsics, ptr.camera_ptr, C, None, self.device)
         index = arrays.index.cpu().numpy()
-        self.points = Known(points, ptr.point_ptr, arrays.all_P, index, self.device)
+        self.points = KnownTensors(points, ptr.point_ptr, arrays.all_P, index, self.device)
         self.known = bool(len(positions) + len(intrinsics) + len(points))
 
     @property
@@ -70,10 +70,10 @@ class Ties:
 
     def _groups(self, representative: Int32, follows: Bools) -> tuple[Tensor, Tensor]:
         """Cameras of each group on one device, the first of them first."""
-        leaders = distinct(representative[follows])
-        members = np.flatnonzero(np.isin(representative, leaders))
+        representatives = distinct(representative[follows])
+        members = np.flatnonzero(np.isin(representative, representatives))
         members = members[np.argsort(representative[members], kind="stable")]
-        begins = np.searchsorted(representative[members], leaders)
+        begins = np.searchsorted(representative[members], representatives)
         begins = np.append(begins, len(members))
         return self._put(begins.astype(np.int32)), self._put(members.astype(np.int32))
 
@@ -84,7 +84,7 @@ class Ties:
         return self._put(mask.astype(np.int32))
 
 
-class Known:
+class KnownTensors:
     """Priors of one kind: (n, 12) of target and information, and which variable each is of."""
 
     def __init__(
