@@ -75,6 +75,23 @@ def synthetic(
     return r
 
 
+def narrowed(r: Any, times: float, noise: float = 0.5, seed: int = 0) -> Any:
+    """With focal lengths so many times as long, and the scene as much smaller: a telephoto."""
+    random = np.random.default_rng(seed)
+    for camera in r.cameras.values():
+        params, focal = camera.params.copy(), list(camera.focal_length_idxs())
+        params[focal] *= times
+        camera.params = params
+    for point in r.points3D.values():
+        point.xyz = point.xyz / times
+    for image in r.images.values():
+        for k in map(int, image.get_observation_point2D_idxs()):
+            seen = image.project_point(r.points3D[image.points2D[k].point3D_id].xyz)
+            image.points2D[k].xy = seen + noise * random.normal(size=2)
+    r.update_point_3d_errors()
+    return r
+
+
 def perturbed(r: Any, seed: int = 0, rotation: float = 0.5, share: float = 0.005) -> Any:
     """Frames turned by so many degrees and moved, and points moved, by a share of the extent."""
     random = np.random.default_rng(seed)

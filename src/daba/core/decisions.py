@@ -36,6 +36,10 @@ FIRST_SHRINK = 2.0
 
 DIAGONAL_FLOOR = 1e-6
 """Damping acts on max(diagonal, this): where there is no curvature there must be some damping."""
+LEAST_DIAGONAL = 1e-14
+"""The same for `lm`, which goes to the optimum: the unit of a parameter says nothing of its worth.
+k4 of a fisheye lens on a telephoto has a curvature of 1e-13; with 1e-6 in its place F was still
+0.6 % above the optimum after 100 steps."""
 STEP_BOUND = 0.5
 """Most that a variable moves in one step, as a share of its distance to what it sees; a camera's
 rotation in radians, its focal length as a share of itself. A point seen under almost no parallax

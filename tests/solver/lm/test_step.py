@@ -14,7 +14,7 @@ from daba.backends.cpu.lm.operations import CpuOperations
 from daba.backends.cpu.threads import Pool
 from daba.backends.plain.operations import PlainOperations
 from daba.core.camera_models import MODELS, PARAMETERS, project
-from daba.core.decisions import DIAGONAL_FLOOR
+from daba.core.decisions import LEAST_DIAGONAL
 from daba.core.lm import Estimate, Loss
 from daba.core.options import Options
 from daba.distributed.comm.base import Communicator
@@ -142,7 +142,7 @@ def jacobian(parts: LmShard, columns: np.ndarray) -> np.ndarray:
 
 def damped(H: np.ndarray) -> np.ndarray:
     """H + μ diag H, and a little where a parameter changes nothing."""
-    return H + MU * np.diag(np.maximum(np.diag(H), DIAGONAL_FLOOR))
+    return H + MU * np.diag(np.maximum(np.diag(H), LEAST_DIAGONAL))
 
 
 def quadratic_priors(parts: LmShard) -> LmShard:

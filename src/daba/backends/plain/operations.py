@@ -13,7 +13,7 @@ import numpy as np
 from daba.backends.lm import HostArrays
 from daba.core import camera_models, formulas, lenses, pixel, ray
 from daba.core.decisions import (
-    DIAGONAL_FLOOR,
+    LEAST_DIAGONAL,
     REFINE_DAMPING,
     REFINE_FLOOR,
     REFINE_GROWTH,
@@ -326,10 +326,10 @@ class PlainOperations(HostArrays):
 
 
 def _damped(blocks: Floats, mu: float) -> Floats:
-    """Blocks with μ max(diagonal, DIAGONAL_FLOOR) added to their diagonals."""
+    """Blocks with μ max(diagonal, LEAST_DIAGONAL) added to their diagonals."""
     out = blocks.copy()
     diagonal = np.arange(blocks.shape[1])
-    out[:, diagonal, diagonal] += mu * np.maximum(out[:, diagonal, diagonal], DIAGONAL_FLOOR)
+    out[:, diagonal, diagonal] += mu * np.maximum(out[:, diagonal, diagonal], LEAST_DIAGONAL)
     return out
 
 

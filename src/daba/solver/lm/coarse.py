@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from daba.core.decisions import DIAGONAL_FLOOR
+from daba.core.decisions import LEAST_DIAGONAL
 from daba.core.types import Floats, Int32, distinct
 from daba.distributed.lm_shard import LmShard
 from daba.solver.lm.network import Columns, Network, ordered_sum
@@ -125,7 +125,7 @@ class CoarseSpace(BlockPattern):
         self.E = self._add_up(total[:, :matrices])
         if s.shared.count:
             diagonal = ordered_sum(total[:, matrices + size :])
-            self._add_damping(mu * np.maximum(diagonal, DIAGONAL_FLOOR))
+            self._add_damping(mu * np.maximum(diagonal, LEAST_DIAGONAL))
 
     def _add_frames(self, values: Floats) -> None:
         """Zᵀ U' Z, and where shared parameters meet it and each other."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from daba.backends.gpu.lm.segments import Scatter
-from daba.core.decisions import DIAGONAL_FLOOR
+from daba.core.decisions import LEAST_DIAGONAL
 from daba.core.types import Floats
 from daba.solver.lm.coarse import SINGULAR, CoarseSpace
 from daba.solver.lm.deflated import Deflated
@@ -101,7 +101,7 @@ class GpuCoarseSpace(CoarseSpace):
             none = self.Z.new_zeros((s.num_frames, s.kind.block))
             rows = self._vector(none, diagonal, 0.0 * ops.coarse_dots(self.blocks, self.Y, z))
             shared = self.network.sum(rows)[self.first_shared :]
-            added = mu * torch.clamp(shared, min=DIAGONAL_FLOOR)
+            added = mu * torch.clamp(shared, min=LEAST_DIAGONAL)
             self.E.diagonal()[self.first_shared :] += added
 
     def _add_frames(self, values: Tensor) -> None:

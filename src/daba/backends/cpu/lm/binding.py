@@ -36,7 +36,7 @@ def kernels(kind: Kind) -> Any:
         **NAMES, "__name__": __name__, "np": np, "math": math, "jit": small, "inline": small,
         "kernel": concurrent, "where": vectors.where,
         "invert_point": schur.invert_point, "multiply_point": schur.multiply_point,
-        "STEP_BOUND": decisions.STEP_BOUND, "DIAGONAL_FLOOR": decisions.DIAGONAL_FLOOR,
+        "STEP_BOUND": decisions.STEP_BOUND, "LEAST_DIAGONAL": decisions.LEAST_DIAGONAL,
         "B": B, "OWN": kind.own, "N": kind.shared, "G": kind.columns,
         "RIG": kind.sensors != "none", "SENSORS": kind.sensors == "refined",
         "PACKED": records.packed(B), "ADDED": records.added(B), "AHEAD": AHEAD,

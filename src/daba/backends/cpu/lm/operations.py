@@ -12,7 +12,7 @@ from daba.backends.cpu.lm import records
 from daba.backends.cpu.lm.factors import Factors
 from daba.backends.cpu.threads import Pool
 from daba.backends.lm import HostArrays, nothing
-from daba.core.decisions import DIAGONAL_FLOOR
+from daba.core.decisions import LEAST_DIAGONAL
 from daba.core.lm import NO_PRIORS, Buffers, CoarseBlocks, Estimate, Loss, Observations, Plan
 from daba.core.types import Bools, Floats, Int32, Tasks
 from daba.distributed.lm_shard import LmShard
@@ -119,7 +119,7 @@ class CpuOperations(HostArrays):
         diagonal = np.arange(s.kind.block)
         self.D[:] = self.U
         self.D[:, diagonal, diagonal] += mu * np.maximum(
-            self.U[:, diagonal, diagonal], DIAGONAL_FLOOR
+            self.U[:, diagonal, diagonal], LEAST_DIAGONAL
         )
         self._run(
             self.kernels.damp_points, s.point_tasks, s.point_tasks, self.V, self.g_l, mu,

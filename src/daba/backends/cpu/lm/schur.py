@@ -108,7 +108,7 @@ def damp_points(
                 for a in range(3):
                     z[j, a] = 0.0
             else:
-                invert_point(V[j], mu, DIAGONAL_FLOOR, V_inv[j])
+                invert_point(V[j], mu, LEAST_DIAGONAL, V_inv[j])
                 multiply_point(V_inv[j], g[j], z[j])
 
 

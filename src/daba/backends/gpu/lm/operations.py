@@ -20,7 +20,7 @@ from daba.backends.gpu.lm.factors import Factors
 from daba.backends.gpu.lm.segments import add_rows
 from daba.backends.gpu.tensors import Tensor
 from daba.backends.lm import nothing
-from daba.core.decisions import DIAGONAL_FLOOR, STEP_BOUND
+from daba.core.decisions import LEAST_DIAGONAL, STEP_BOUND
 from daba.core.lm import Estimate, Loss
 from daba.core.types import Bools, Floats, Int32
 from daba.distributed.lm_shard import LmShard
@@ -213,7 +213,7 @@ class GpuOperations(CoarseOperations):
         """D = U', and V'⁻¹ and z = V'⁻¹ g of own points, to be sent to whoever sees them."""
         D = self.tensors["U"].clone()
         diagonal = D.diagonal(dim1=1, dim2=2)
-        diagonal += mu * torch.clamp(diagonal, min=DIAGONAL_FLOOR)
+        diagonal += mu * torch.clamp(diagonal, min=LEAST_DIAGONAL)
         self.tensors["D"] = D
         self.copies.pop("D", None)
         self.mu.fill_(mu)

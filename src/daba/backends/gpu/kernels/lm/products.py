@@ -42,7 +42,7 @@ def damp_points(V, g, fixed, mu, V_inv, z, P, L: tl.constexpr):
     j = tl.minimum(j, P - 1)
     v0, v1, v2, v3, v4, v5 = symmetric(V, j)
     m = tl.load(mu)
-    F: tl.constexpr = decisions.DIAGONAL_FLOOR
+    F: tl.constexpr = decisions.LEAST_DIAGONAL
     i = inverse_symmetric3(
         v0 + m * tl.maximum(v0, F), v1, v2, v3 + m * tl.maximum(v3, F), v4,
         v5 + m * tl.maximum(v5, F),
