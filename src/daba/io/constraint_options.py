@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from daba.core.errors import DabaError
 from daba.core.losses import Loss, make_loss
 from daba.core.types import distinct, frozen
-from daba.problem.priors import Priors, Targets
 from daba.problem.problem import Bools, Ints, Problem
-from daba.problem.similarity import aligned
+
+if TYPE_CHECKING:
+    from daba.problem.priors import Targets
 
 FIXABLE = ("intrinsics", "poses", "cameras", "points", "gauge")
 
@@ -80,6 +81,8 @@ def constrain(
         options.position_priors is None and options.control_points is None
     ):
         return problem
+    from daba.problem.similarity import aligned
+
     return aligned(problem)
 
 
@@ -158,6 +161,7 @@ def _with_priors(problem: Problem, options: ConstraintOptions) -> Problem:
     if not options.has_priors:
         return problem
     from daba.io.tables import read_control_points, read_positions
+    from daba.problem.priors import Priors
 
     priors = problem.priors or Priors()
     readers: tuple[tuple[str, Path | None, Callable[[Path, Problem, Loss], Targets]], ...] = (
@@ -174,6 +178,8 @@ def _with_priors(problem: Problem, options: ConstraintOptions) -> Problem:
 
 def _focal_priors(problem: Problem, sigma: float) -> Targets:
     """d1 is what scales the focal length; one prior for all cameras that share it."""
+    from daba.problem.priors import Targets
+
     if not (np.isfinite(sigma) and sigma > 0):
         raise DabaError(f"the intrinsics prior must be a positive number, not {sigma}")
     group = problem.shared if problem.shared is not None else np.arange(problem.num_cameras)

@@ -224,6 +224,8 @@ class Loop:
         last = history[-1].objective
         if last == 0.0:
             return "the objective is zero"
+        if self.solver.settled:
+            return "converged: the last step lowered F by next to nothing, and so would any other"
         since = self.iteration - options.window
         if options.function_tolerance > 0 and since >= self.first:
             entries = itertools.takewhile(lambda i: i.iteration >= since, reversed(history))

@@ -71,6 +71,9 @@ class Solver(ABC):
     """Of the last iteration."""
     moved: bool
     """Whether the last iteration has changed the estimate anywhere on this process."""
+    settled: bool = False
+    """Whether the last step promised so little that no other is worth making; the same on all
+    processes."""
     hidden: int = 0
     """Observations without weight, because their cameras did not see their points at the start."""
 

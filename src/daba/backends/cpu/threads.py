@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from daba.core import blas
 from daba.core.errors import DabaError
 from daba.distributed.comm.base import usable_cores
 
@@ -37,6 +38,9 @@ def one_blas_thread() -> Iterator[None]:
     """A context in which BLAS runs on one thread: kernels call it from many, and its own threads
     would change the order of sums with their number."""
     loaded = tuple(name for name in WITH_BLAS if name in sys.modules)
+    if blas.one_blas_thread and not loaded and _numpy_has_openblas():
+        yield
+        return
     ours = sys.modules.get(SYMBOLS)
     found = ours is not None and ours.blas_is_found()
     with _libraries((*loaded, found)).limit(limits=1, user_api="blas"):
@@ -45,6 +49,13 @@ def one_blas_thread() -> Iterator[None]:
         finally:
             if (ours := sys.modules.get(SYMBOLS)) is not None:
                 ours.start_blas_threads()
+
+
+def _numpy_has_openblas() -> bool:
+    import numpy as np
+
+    found: Any = np.show_config(mode="dicts")
+    return "openblas" in found["Build Dependencies"]["blas"]["name"]
 
 
 @cache

@@ -32,6 +32,12 @@ GROWTH = 3.0
 """Most that the radius grows after a step."""
 POINT_STEPS = 3
 """Steps that points make on their own after each step of all."""
+SETTLED = 1e-3
+"""Share of the function tolerance: a step that is not damped more than the first one, and promises
+no larger share of F, is the last. A model of 300 points ends after 3 iterations instead of 5."""
+UNSEEN = 1e-15
+"""Share of F: a step whose model promises less is lost in F's rounding, and shorter ones promise
+less still. A model of 50 points ends after 6 iterations of 5 instead of 14 ms so."""
 
 
 class LevenbergMarquardt(Solver):
@@ -85,7 +91,7 @@ class LevenbergMarquardt(Solver):
                 break
             self.radius /= self.shrink
             self.shrink *= 2.0
-            if self.radius < SMALLEST_RADIUS:
+            if self.radius < SMALLEST_RADIUS or self.promised <= UNSEEN * self.total[0]:
                 break
         else:
             self.shrink = FIRST_SHRINK  # the next try is no continuation of these
@@ -122,6 +128,7 @@ class LevenbergMarquardt(Solver):
 
     def attempt(self) -> bool:
         """Try a step with the radius at hand; whether it was good."""
+        self.promised = np.inf
         solution = self.reduced.solve(1.0 / self.radius)
         if solution is None:
             return False
@@ -132,9 +139,15 @@ class LevenbergMarquardt(Solver):
         self.network.points(trial.points)
         *total, lowered = self.network.sum(np.column_stack([value, predicted]))
         F, _, unseen = total
+        self.promised = abs(lowered)
         actual = self.total[0] - F
         if unseen > 0 or not (lowered > 0.0 and actual > self.options.lm_gain * lowered):
             return False
+        promised = lowered / max(F, np.finfo(float).tiny)
+        self.settled = bool(
+            promised <= SETTLED * self.options.function_tolerance
+            and self.radius >= self.options.first_radius
+        )
         self.radius, self.shrink = self.next_radius(actual, lowered), FIRST_SHRINK
         self.x, self.value, self.total = trial, value, np.array(total)
         return True

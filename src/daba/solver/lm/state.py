@@ -37,6 +37,7 @@ def common_state(solver: LevenbergMarquardt) -> dict[str, Any]:
     return {
         "radius": solver.radius,
         "shrink": solver.shrink,
+        "settled": solver.settled,
         "total": solver.total.tolist(),
         "linear": solver.reduced.common_state(),
         "factored": None if made is None else _beside_frames(solver, made.x),
@@ -61,6 +62,7 @@ def put_back(solver: LevenbergMarquardt, states: dict[int, Arrays], common: dict
     solver.x = _estimate(solver, states, common)
     solver.value = np.stack([found["value"] for found in states.values()])
     solver.radius, solver.shrink = common["radius"], common["shrink"]
+    solver.settled = common.get("settled", False)
     solver.total = np.array(common["total"])
     solver.checked = solver.total[0]
 

@@ -116,8 +116,9 @@ def _dispatch(arguments: list[str]) -> int:
 
         raise DabaError(unknown_command(name, rest, list(COMMANDS)))
     if name == "solve" and "numpy" not in sys.modules:
-        # our kernels run BLAS on one thread each; to start threads of its own takes 60 ms
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        from daba.core import blas
+
+        blas.have_one_blas_thread()
     command = import_module(f"daba.tools.cli.{name}")
     return int(command.run(rest))
 
