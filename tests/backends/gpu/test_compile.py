@@ -39,7 +39,7 @@ def lm_kernels() -> set[str]:
 def test_every_kernel_becomes_machine_code(capability: int, precision: str, tmp_path: Path) -> None:
     expected = lm_kernels() if precision == "lm" else kernels("launches.py")
     if precision == "mixed":  # constraints, and what sums up the scales of momentum
-        expected |= {*kernels("tied_launches.py"), "add_rows"}
+        expected |= {*kernels("constrained_launches.py"), "add_rows"}
     env = os.environ | {"TRITON_CACHE_DIR": str(tmp_path)}
     env.pop("TRITON_INTERPRET", None)
     run = subprocess.run(

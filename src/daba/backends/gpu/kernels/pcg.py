@@ -185,8 +185,8 @@ def direction(
     at = record_c + i[:, None] * STRIDE + slot_of(a)[None, :]
     at_z = i[:, None] * 16 + a[None, :]
     if CONSTRAINED:
-        fellow = tl.load(representative + i, mask=i < last, other=0)
-        at_z = tl.where(a[None, :] >= 6, fellow[:, None] * 16 + a[None, :], at_z)
+        representatives = tl.load(representative + i, mask=i < last, other=0)
+        at_z = tl.where(a[None, :] >= 6, representatives[:, None] * 16 + a[None, :], at_z)
     p = tl.load(z + at_z, mask=mask, other=0.0)
     if not FIRST:
         p = p + beta * tl.load(at, mask=mask, other=0.0)
