@@ -60,6 +60,16 @@ def test_as_good_as_colmap(model: str, cameras: int, tmp_path: Path) -> None:
     assert result.colmap_errors["mean_px"] == pytest.approx(error, rel=1e-9)
 
 
+@pytest.mark.parametrize("seed", [2, 4])
+def test_a_camera_at_the_edge_does_not_hold_up_the_rest(seed: int, tmp_path: Path) -> None:
+    """Some of these lenses would be best with α or β below zero, where there are none."""
+    start = synthetic("EUCM", cameras=8, images=1, points=100, noise=1.0, seed=seed)
+    folder = written(perturbed(start, seed), tmp_path / "start")
+    result = daba.solve(daba.load(folder))
+    assert result.colmap_errors is not None
+    assert result.colmap_errors["mean_px"] <= 1.001 * adjusted_by_colmap(folder)
+
+
 def test_parameters_that_hardly_matter_reach_the_optimum(tmp_path: Path) -> None:
     """k3 and k4 of a fisheye lens on a telephoto: a change by 1000 is not seen in the pixels."""
     exact = narrowed(synthetic("OPENCV_FISHEYE", cameras=8, images=1, noise=0.0), times=15.0)

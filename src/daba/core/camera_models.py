@@ -31,6 +31,8 @@ class CameraModel(NamedTuple):
     """Focal lengths: one or two; 0 for a panorama, whose image is as large as it is."""
     extra: tuple[str, ...]
     """Names of the extra parameters."""
+    sided: tuple[str, ...] = ()
+    """Those that stay on their side of zero: beyond is no lens, or the same once more."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -77,7 +79,7 @@ MODELS: dict[str, CameraModel] = {
         CameraModel("OPENCV", 4, "perspective", "opencv", 2, _k("k1", "k2", "p1", "p2")),
         CameraModel("OPENCV_FISHEYE", 5, "equidistant", "radial_4", 2, _k("k1", "k2", "k3", "k4")),
         CameraModel("FULL_OPENCV", 6, "perspective", "full_opencv", 2, _FULL),
-        CameraModel("FOV", 7, "perspective", "fov", 2, _k("omega")),
+        CameraModel("FOV", 7, "perspective", "fov", 2, _k("omega"), _k("omega")),
         CameraModel("SIMPLE_RADIAL_FISHEYE", 8, "equidistant", "radial_1", 1, _k("k")),
         CameraModel("RADIAL_FISHEYE", 9, "equidistant", "radial_2", 1, _k("k1", "k2")),
         CameraModel("THIN_PRISM_FISHEYE", 10, "equidistant", "thin_prism", 2, _THIN),
@@ -88,7 +90,7 @@ MODELS: dict[str, CameraModel] = {
         CameraModel("DIVISION", 13, "division", "", 2, _k("k")),
         CameraModel("SIMPLE_FISHEYE", 14, "equidistant", "", 1, ()),
         CameraModel("FISHEYE", 15, "equidistant", "", 2, ()),
-        CameraModel("EUCM", 16, "eucm", "", 2, _k("alpha", "beta")),
+        CameraModel("EUCM", 16, "eucm", "", 2, _k("alpha", "beta"), _k("alpha", "beta")),
         CameraModel("EQUIRECTANGULAR", 17, "panorama", "", 0, ()),
     )
 }

@@ -4,6 +4,7 @@ kernels against plain NumPy."""
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,11 @@ from daba.backends.cpu.threads import Pool
 from daba.backends.plain.operations import PlainOperations
 from daba.core.camera_models import MODELS, PARAMETERS, project
 from daba.core.decisions import LEAST_DIAGONAL
-from daba.core.lm import Estimate, Loss
+from daba.core.lm import Estimate, Kind, Loss
 from daba.core.options import Options
 from daba.distributed.comm.base import Communicator
 from daba.distributed.lm_rays import ray_input
-from daba.distributed.lm_shard import LmShard
+from daba.distributed.lm_shard import LmShard, Shared
 from daba.problem.optics import compose
 from daba.runtime.compile import compile_lm
 from daba.solver.lm import deflated, renewed
@@ -256,6 +257,21 @@ def test_f_never_rises(name: str) -> None:
     F = values(solver_of(name, "deflated", 2), 8)
     assert (np.diff(F) <= 0).all()
     assert F[-1] < 0.9 * F[0]
+
+
+def test_parameters_keep_their_side_of_zero() -> None:
+    """α of the first camera and ω of the last go half the way; β stays, and nothing else is cut."""
+    kind = Kind("pixel", ("EUCM", "FOV"), ((0, 4, 5), (0, 4)), shared=3)
+    params = np.zeros((3, PARAMETERS + 1))
+    params[:, -1] = 0, 0, 1
+    params[:, :6] = [600, 600, 512, 384, 0.4, 1.0]
+    params[2, 4] = -0.2
+    numbers = np.array([[0, 1, -1], [2, 3, 4], [5, 6, -1]], np.int32)
+    parts = SimpleNamespace(kind=kind, shared=Shared(numbers, np.empty((0, 6), np.int32), 7))
+    solver: Any = SimpleNamespace(parts=parts, x=SimpleNamespace(params=params))
+    step = np.array([-900.0, -0.9, 7.0, 0.9, -0.3, 9.0, 0.5])
+    found = LevenbergMarquardt.bounded_shared(solver, step)
+    np.testing.assert_allclose(found, [-900.0, -0.2, 7.0, 0.9, -0.3, 9.0, 0.1])
 
 
 def test_the_radius_follows_what_the_model_has_told() -> None:

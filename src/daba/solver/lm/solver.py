@@ -161,9 +161,10 @@ class LevenbergMarquardt(Solver):
     def step(self, solution: Solution) -> tuple[Estimate, Floats]:
         """x⁺ before its points have settled, and what the model says it lowers, (S,)."""
         parts, ops, x, kind = self.parts, self.ops, self.x, self.parts.kind
-        step, shared = self.bounded(ops.host(solution.frames)), ops.host(solution.shared)
+        step = self.bounded(ops.host(solution.frames))
+        shared = self.bounded_shared(ops.host(solution.shared))
         everywhere = self.network.frames(step)
-        of_images = ops.host(self.reduced.of_images(solution.shared))
+        of_images = ops.host(self.reduced.of_images(ops.put(shared)))
         points, lowered = ops.back_substitute(ops.put(everywhere), ops.put(of_images))
         lowered = lowered - ops.model_of_frames(step, of_images)
         frames, sensors, params = retract(x.frames, everywhere[:, :6]), x.sensors, x.params.copy()
@@ -193,7 +194,21 @@ class LevenbergMarquardt(Solver):
                 for column, parameter in focal:
                     zoom = np.abs(step[rows, 6 + column]) / np.abs(params[rows, parameter])
                     excess[rows] = np.maximum(excess[rows], zoom / STEP_BOUND)
-        return step / excess[:, None]
+        step = step / excess[:, None]
+        if kind.own:
+            keep_sides(step[:, 6:], params, kind)
+        return step
+
+    def bounded_shared(self, shared: Floats) -> Floats:
+        """No parameter of a shared camera passes zero that must not."""
+        kind, numbers = self.parts.kind, self.parts.shared.camera
+        if not kind.shared or not any(sided_columns(kind)):
+            return shared
+        known, out = numbers >= 0, shared.copy()
+        step = np.where(known, shared[numbers], 0.0)
+        keep_sides(step, self.x.params[len(self.x.params) - len(numbers) :], kind)
+        out[numbers[known]] = step[known]
+        return out
 
     # What the run loop looks at
 
@@ -300,6 +315,30 @@ def add_parameters(params: Floats, step: Floats, kind: Kind) -> None:
         rows = np.flatnonzero(params[:, -1] == n)
         for column, parameter in enumerate(refined):
             params[rows, parameter] += step[rows, column]
+
+
+def keep_sides(step: Floats, params: Floats, kind: Kind) -> None:
+    """Let parameters that have a side of zero go half the way there at most. Others go on: a camera
+    that stands at an edge must not hold up the rest."""
+    for n, sided in enumerate(sided_columns(kind)):
+        rows = np.flatnonzero(params[:, -1] == n)
+        for column, parameter in sided:
+            now = params[rows, parameter]
+            least = np.where(now < 0.0, -np.inf, -STEP_BOUND * now)
+            most = np.where(now < 0.0, -STEP_BOUND * now, np.inf)
+            step[rows, column] = np.clip(step[rows, column], least, most)
+
+
+def sided_columns(kind: Kind) -> list[list[tuple[int, int]]]:
+    """Of each model the columns of its intrinsics that stay on their side of zero, and their places
+    among the parameters."""
+    from daba.core.camera_models import named
+
+    models = [named(name) for name in kind.models]
+    return [
+        [(column, p) for column, p in enumerate(refined) if model.parameters[p] in model.sided]
+        for model, refined in zip(models, kind.refined, strict=True)
+    ]
 
 
 def focal_columns(kind: Kind) -> list[list[tuple[int, int]]]:
