@@ -3,6 +3,7 @@ solve`."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -78,7 +79,7 @@ def check_outputs(command: SolveCommand) -> None:
 
         check_folder(command.record)
     paths = [*command.output, command.history, command.plot, command.report]
-    known = [path.resolve() for path in paths if path is not None]
+    known = [os.path.realpath(path) for path in paths if path is not None]
     for path in known:
         if known.count(path) > 1:
             raise DabaError(f"{path} is to be written twice; give every file a name of its own")

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.text import parse_json
 from daba.core.types import frozen
-from daba.io.files import PathLike
+from daba.io.files import PathLike, read_whole
 from daba.problem.outliers import Dropped
 from daba.problem.problem import Floats, Ints
 from daba.runtime.result import Result
@@ -129,15 +130,13 @@ def alike(a: RecordedRun, b: RecordedRun) -> bool:
 def read_run(path: PathLike) -> dict[str, Any]:
     """A history.json, as it is; its path is kept for the errors that `make_runs` finds."""
     try:
-        data = json.loads(Path(path).read_text("utf-8"))
-    except OSError as error:
-        raise DabaError(f"cannot read {path}: {error.strerror}") from error
+        data = parse_json(read_whole(path).decode("utf-8"))
     except UnicodeDecodeError as error:
         raise DabaError(f"{path} is not JSON: it is not text") from error
     except json.JSONDecodeError as error:
         raise DabaError(f"{path}, line {error.lineno}: not JSON: {error.msg}") from error
-    except RecursionError as error:
-        raise DabaError(f"{path} is not a history of daba") from error
+    except ValueError as error:
+        raise DabaError(f"{path} is not a history of daba: {error}") from error
     return {"path": str(path), "data": data}
 
 
