@@ -128,7 +128,7 @@ class Checkpoints(Observer):
             arrays[device] = _read(folder / _name(device), manifest["files"].get(_name(device)))
         try:
             solver.put_back(arrays, manifest["common"])
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
             raise DabaError(_damaged(folder / MANIFEST, f"does not fit: {error}")) from error
         if self._goes_on():
             self._last = progress.iteration
@@ -253,7 +253,7 @@ def _read_manifest(folder: Path) -> tuple[dict[str, Any], LoopProgress]:
         for name in ("problem", "options", "common", "files"):
             if not isinstance(manifest[name], dict):
                 raise TypeError(f"{name} must be a table")
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise DabaError(_damaged(path, f"is not complete: {error}")) from None
     if "marks" in manifest["problem"]:  # as version 0.1 called them
         manifest["problem"]["checksums"] = manifest["problem"].pop("marks")

@@ -306,6 +306,20 @@ def test_json_that_python_does_not_read(text: str, tmp_path: Path, capsys: Capsy
     assert "store.daba" in refused(capsys, tmp_path, "info", tmp_path / "store.daba")
 
 
+@pytest.mark.parametrize("option", ["--log", "--record", "--checkpoint"])
+def test_a_folder_that_has_the_name_of_a_file(option: str, tmp_path: Path, capsys: Capsys) -> None:
+    """Its files would be there before the solution, which would then have no place."""
+    scene = write_bal(tmp_path / "scene.txt")
+    for folder in (tmp_path / "s.txt", tmp_path / "s.txt" / "below"):
+        said = refused(capsys, tmp_path, "solve", scene, "-o", tmp_path / "s.txt", option, folder)
+        assert "is to be a folder, and" in said
+
+
+def test_start_and_truth_have_names_of_their_own(tmp_path: Path, capsys: Capsys) -> None:
+    one = tmp_path / "scene.txt"
+    assert "written twice" in refused(capsys, tmp_path, "synth", one, "--truth", one)
+
+
 def test_a_link_to_itself(tmp_path: Path, capsys: Capsys) -> None:
     link = tmp_path / "link.txt"
     link.symlink_to(link)

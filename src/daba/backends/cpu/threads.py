@@ -59,7 +59,14 @@ def _libraries(loaded: tuple[Any, ...]) -> Any:
 def set_threads(threads: int | None, of_numba: bool = True) -> int:
     """Use that many threads from now on (all of them if None); returns how many. Numba is imported
     for it, unless no kernel is going to need it."""
-    global _count
+    global _count, _process
+    if _process not in (None, os.getpid()):
+        raise DabaError(
+            "this process was forked from one that had solved already, and OpenMP's threads do not "
+            "come along: start it by multiprocessing.get_context('spawn'), or solve in no other "
+            "process before the fork"
+        )
+    _process = os.getpid()
     if "numba" not in sys.modules:
         if "OMP_WAIT_POLICY" not in os.environ:
             os.environ.setdefault("GOMP_SPINCOUNT", SPIN)
@@ -91,6 +98,9 @@ def most_threads() -> int:
 
 _count = 0
 """Threads in use."""
+_process: int | None = None
+"""Process whose threads they are. In a fork of it kernels would return with nothing done, and the
+signal by which Numba means to end the process would only end the solve."""
 
 
 def follow() -> None:

@@ -269,8 +269,8 @@ class LevenbergMarquardt(Solver):
         self.reduced.remake(common.get("linear", {}))
         self.x = self._estimate(states, common)
         self.value = np.stack([found["value"] for found in states.values()])
-        self.radius, self.shrink = common["radius"], common["shrink"]
-        self.total = np.array(common["total"])
+        self.radius, self.shrink = float(common["radius"]), float(common["shrink"])
+        self.total = np.array(common["total"], np.float64)
         self.checked = self.total[0]
 
     def _estimate(
