@@ -247,7 +247,8 @@ def test_no_public_name_is_hidden_by_a_module() -> None:
 def test_options_of_another_type(name: str, value: object, what: str) -> None:
     with pytest.raises(daba.DabaError, match=f"{name} must be {what}, not"):
         daba.Options(**{name: value})  # type: ignore[arg-type]
-    assert daba.Options(iterations=np.int64(3), filter=np.float32(2)).most_iterations == 3
+    numbers: dict[str, Any] = {"iterations": np.int64(3), "filter": np.float32(2)}
+    assert daba.Options(**numbers).most_iterations == 3
 
 
 @pytest.mark.parametrize("kind", ["complex128", "U8", "O"])

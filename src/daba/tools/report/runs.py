@@ -95,6 +95,8 @@ class RecordedRun:
     """What a filter took out, in words."""
     pixels: tuple[float, float] = (float("nan"), float("nan"))
     """Root mean square of the pixel error at the start and at the solution, where it is known."""
+    colmap: tuple[float, float] | None = None
+    """The mean reprojection error as COLMAP reports it, of one of its models."""
 
     @property
     def made(self) -> int:
@@ -221,6 +223,7 @@ def _run(data: Any) -> RecordedRun:
         notes=[str(note) for note in result.get("notes") or []],
         dropped=_dropped(result.get("dropped")),
         pixels=_pixels(result, overview),
+        colmap=_colmap(result.get("colmap")),
     )
 
 
@@ -229,6 +232,10 @@ def _pixels(result: Mapping[str, Any], overview: Overview | None) -> tuple[float
         return overview.start.rms, overview.solution.rms
     known = [result.get(name) or {} for name in ("start_pixel_error", "pixel_error")]
     return _real(known[0].get("rms")), _real(known[1].get("rms"))
+
+
+def _colmap(errors: Any) -> tuple[float, float] | None:
+    return None if errors is None else (_real(errors["start_px"]), _real(errors["mean_px"]))
 
 
 def _dropped(data: Any) -> list[tuple[str, str]]:
