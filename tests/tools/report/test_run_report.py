@@ -261,7 +261,7 @@ def test_bad_requests(histories: list[Path], tmp_path: Path, capsys: Capsys) -> 
     for argv, words in (
         (["report"], "RUN.json is missing: Histories, as daba solve --history writes them."),
         (["report", str(tmp_path / "none.json")], "there is no such file"),
-        (["report", str(tmp_path)], "Is a directory"),
+        (["report", str(tmp_path)], "it is a folder"),
         (["report", one, "--names", "a", "b"], "2 names for 1 runs"),
         (["report", one, "--output", one], "somewhere else"),
         (["report", one, "--output", f"{one}/a.html"], "is a file, not a folder"),
