@@ -84,8 +84,8 @@ def test_nothing_is_left_behind(
     process.send_signal(number)
     code, err = ended(process)
     assert code == 128 + number
-    pipe, error = err.splitlines()
-    assert pipe.endswith("a.txt is a pipe: waiting for what is written into it")
+    said, error = err.splitlines()
+    assert said.endswith("a.txt is a pipe: waiting for what is written into it")
     assert error == f"daba: error: {words}"
     assert names(tmp_path) == ["a.txt"]
 
