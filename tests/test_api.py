@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -230,3 +230,37 @@ def test_a_real_problem(real_file: Callable[[str], Path]) -> None:
 def test_no_public_name_is_hidden_by_a_module() -> None:
     modules = {path.stem for path in Path(daba.__file__).parent.iterdir()}
     assert not modules & set(daba.__all__)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "what"),
+    [
+        ("iterations", "5", "a whole number"),
+        ("iterations", 2.0, "a whole number"),
+        ("devices", 2.5, "a whole number"),
+        ("seed", True, "a whole number"),
+        ("devices", None, "a whole number"),
+        ("filter", "4", "a number"),
+        ("lm_radius", float("inf"), "positive and finite"),
+    ],
+)
+def test_options_of_another_type(name: str, value: object, what: str) -> None:
+    with pytest.raises(daba.DabaError, match=f"{name} must be {what}, not"):
+        daba.Options(**{name: value})  # type: ignore[arg-type]
+    numbers: dict[str, Any] = {"iterations": np.int64(3), "filter": np.float32(2)}
+    assert daba.Options(**numbers).most_iterations == 3
+
+
+@pytest.mark.parametrize("kind", ["complex128", "U8", "O"])
+def test_arrays_of_another_type(kind: str, problem: Problem) -> None:
+    wrong = replace(problem, points=problem.points.astype(kind))
+    with pytest.raises(daba.DabaError, match="points must be a NumPy array of numbers, not"):
+        wrong.validated()
+    with pytest.raises(daba.DabaError, match="points must be a NumPy array of numbers, not list"):
+        replace(problem, points=problem.points.tolist()).validated()
+    replace(problem, points=problem.points.astype("f4")).validated()
+
+
+def test_what_is_no_problem(tmp_path: Path) -> None:
+    with pytest.raises(daba.DabaError, match=r"a str is no problem: daba.load\(...\) reads one"):
+        daba.solve("problem.txt")  # type: ignore[arg-type]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
+import io
 import json
 import os
 import shutil
@@ -13,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
+import fields
 import mutators
 import numpy as np
 
@@ -110,17 +113,36 @@ def _one_of(
     return folder.name
 
 
-def _model(kind: str) -> Callable[[Path], Path]:
+def _model(kind: str, sensors: int = 1) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         from colmap_models import synthetic
 
         target = folder / "model"
         target.mkdir()
-        made = synthetic(cameras=1, images=5, points=40)
+        made = synthetic(cameras=1, sensors=sensors, images=5, points=40)
         (made.write_text if kind == "text" else made.write_binary)(os.fspath(target))
         return target
 
     return make
+
+
+def _mutate_model(path: Path, draw: Random) -> str:
+    """One field of one file, or a folder or nothing at all in its place."""
+    file = draw.choice(sorted(path.iterdir()))
+    kind = draw.randrange(25)
+    if kind == 0:
+        file.unlink()
+        file.mkdir()
+    elif kind == 1:
+        file.unlink()
+        file.symlink_to(file.name)
+    elif kind == 2:
+        file.write_bytes(draw.choice(sorted(path.iterdir())).read_bytes())
+    elif file.suffix == ".bin":
+        file.write_bytes(fields.mutate_binary(file.stem, file.read_bytes(), draw))
+    else:
+        file.write_bytes(fields.mutate_words(file.read_bytes(), draw))
+    return path.name
 
 
 def _store(constrained: bool) -> Callable[[Path], Path]:
@@ -259,6 +281,34 @@ def _mutate_weights(path: Path, draw: Random) -> str:
     return path.name
 
 
+def _mutate_manifest(path: Path, draw: Random) -> str:
+    manifest = path / "manifest.json"
+    manifest.write_bytes(fields.mutate_document(manifest.read_bytes(), draw))
+    return path.name
+
+
+def _mutate_sealed(path: Path, draw: Random) -> str:
+    """The manifest of a checkpoint, with the right checksum where it still is JSON."""
+    manifest = next(path.glob("iteration-*")) / "manifest.json"
+    content = json.dumps(json.loads(manifest.read_text())["checkpoint"]).encode()
+    body = fields.mutate_document(content, draw)
+    with contextlib.suppress(ValueError, RecursionError):
+        body = json.dumps(json.loads(body), indent=1).encode()
+    manifest.write_bytes(b'{"crc32": %d,\n"checkpoint": %b}\n' % (zlib.crc32(body), body))
+    return path.name
+
+
+def _mutate_head(data: bytes, draw: Random) -> bytes:
+    """The JSON in an archive, the archive being right."""
+    with np.load(io.BytesIO(data)) as archive:
+        entries = {name: archive[name] for name in archive.files}
+    text = fields.mutate_document(entries["head"].tobytes(), draw)
+    entries["head"] = np.frombuffer(text, np.uint8)
+    out = io.BytesIO()
+    np.savez(out, **entries)
+    return out.getvalue()
+
+
 def _mutate_bundler(path: Path, draw: Random) -> str:
     beside = path.with_name("list.txt")
     if draw.random() < 0.2:
@@ -304,6 +354,25 @@ SUBJECTS: dict[str, Subject] = {
     ),
     "colmap-binary": Subject(
         _model("binary"), lambda path, draw: _one_of(path, draw, mutators.mutate_bytes, ".bin")
+    ),
+    "bal-words": Subject(_file("scene.txt"), _of_bytes(fields.mutate_words)),
+    "bundler-words": Subject(_file("scene.out"), _of_bytes(fields.mutate_words)),
+    "colmap-text-fields": Subject(_model("text", 2), _mutate_model),
+    "colmap-binary-fields": Subject(_model("binary", 2), _mutate_model),
+    "npz-head": Subject(_file("scene.npz", True), _of_bytes(_mutate_head)),
+    "manifest": Subject(_store(True), _mutate_manifest),
+    "checkpoint-manifest": Subject(
+        _make_checkpoint, _mutate_sealed, ([*RESUME, "--resume", "IN"],)
+    ),
+    "history-values": Subject(
+        _make_history,
+        _of_bytes(fields.mutate_document),
+        (["report", "IN", "--output", "OUT.html"],),
+    ),
+    "positions-words": Subject(
+        _table(POSITIONS.replace(",", ", "), "gnss.csv"),
+        _of_bytes(fields.mutate_words),
+        ([*SOLVE_BESIDE, "--position-priors", "IN"],),
     ),
     "store": Subject(_store(False), _mutate_store),
     "store-constrained": Subject(_store(True), _mutate_store),

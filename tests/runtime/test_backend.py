@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import Any
 
 import pytest
@@ -69,6 +70,14 @@ def test_where_memory_will_not_do(
     ]
     with pytest.raises(daba.DabaError, match="too little GPU memory"):
         daba.solve(PROBLEM, backend="gpu", iterations=3)
+
+
+def test_without_a_gpu_its_packages_are_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton, once loaded, prints pages about what it has leaked below the message."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setitem(sys.modules, "triton", None)
+    assert backend.why_no_gpu() == "torch finds no CUDA device"
 
 
 def test_warmup(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -190,6 +190,22 @@ def test_a_manifest_that_lacks_something(key: str, tmp_path: Path) -> None:
         solve(4, tmp_path / "other", resume=tmp_path / "saved", devices=2)
 
 
+@pytest.mark.parametrize(
+    ("method", "table", "key"),
+    [("lm", None, "seconds"), ("daba", "common", "eta"), ("lm", "common", "radius")],
+)
+def test_numbers_that_no_float_can_hold(
+    method: str, table: str | None, key: str, tmp_path: Path
+) -> None:
+    solve(3, tmp_path / "saved", devices=2, method=method)
+    path = tmp_path / "saved" / "iteration-00000003" / "manifest.json"
+    manifest = json.loads(path.read_text())["checkpoint"]
+    (manifest if table is None else manifest[table])[key] = 10**400
+    rewrite(path, manifest)
+    with pytest.raises(DabaError, match=r"manifest.json .*int too large to convert to float"):
+        solve(4, tmp_path / "other", resume=tmp_path / "saved", devices=2, method=method)
+
+
 def test_what_a_killed_solve_was_writing_is_removed(tmp_path: Path) -> None:
     solve(3, tmp_path, devices=4)
     half = tmp_path / ".iteration-00000004.0a1b2c3d.tmp"

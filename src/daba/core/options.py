@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+import math
+from dataclasses import field, fields
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +21,8 @@ ROUNDS: dict[str, tuple[Literal["cameras", "points"], ...]] = {
 """Which variables of the boundary each kind of refinement moves, in turn."""
 
 
+NUMBERS = {"int": (Integral, "a whole number"), "float": (Real, "a number")}
+"""What an option of either type takes, also of NumPy's."""
 MOST_THREADS = 1024
 """Systems refuse to start many thousands."""
 
@@ -148,6 +152,14 @@ class Options:
             if not condition:
                 raise DabaError(text)
 
+        for f in fields(self):
+            word, value = str(f.type).removesuffix(" | None"), getattr(self, f.name)
+            kind, what = NUMBERS.get(word, (object, ""))
+            known = isinstance(value, kind) and not (what and isinstance(value, bool))
+            need(
+                known or (value is None and word != f.type),
+                f"{f.name} must be {what}, not {value!r}",
+            )
         for name, values in (
             ("method", ("auto", "lm", "daba", "duba", "admm", "dr")),
             ("error", ("auto", "pixel", "ray")),
@@ -189,8 +201,8 @@ class Options:
             "momentum_clip must not be negative",
         )
         need(
-            self.lm_radius is None or self.lm_radius > 0,
-            f"lm_radius must be positive, not {self.lm_radius}",
+            self.lm_radius is None or 0 < self.lm_radius < math.inf,
+            f"lm_radius must be positive and finite, not {self.lm_radius}",
         )
         need(self.lm_tries >= 1, "lm_tries must be at least 1")
         need(

@@ -3,13 +3,14 @@
 A name in a file may hold anything: terminal commands, HTML, bytes that are not UTF-8. Whatever is
 shown goes through one of these functions: `printable` for a terminal, `as_html` for a page,
 `safe_json` for JSON. Each shows what it does not let through, rather than drop it. `as_bytes` is
-for files that are to hold the name as it was read.
+for files that are to hold the name as it was read. `parse_json` reads what others may have written.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but for tab and newline
@@ -47,6 +48,16 @@ def safe_json(text: str) -> str:
     """JSON that was made with `ensure_ascii=False`, safe to print and to encode; it means the
     same, because such characters occur only within its strings."""
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """What JSON from a file says; `ValueError` for all that is none, be it nested without end."""
+    import json
+
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def as_bytes(text: str) -> bytes:

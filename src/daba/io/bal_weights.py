@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from daba.core.errors import DabaError, DabaWarning
+from daba.core.text import parse_json
 from daba.io.files import PathLike, open_input, open_output
 from daba.problem.problem import Floats
 
@@ -79,10 +80,10 @@ def _divisor(beside: Path, focal: Floats) -> Floats:
     with open_input(beside, compressed=False) as stream:
         text = stream.read()
     try:
-        content = json.loads(text)
+        content = parse_json(text)
         form, version = content["format"], content["version"]
         kept, divisor = (np.asarray(content[key], np.float64) for key in ("focal", "divisor"))
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         raise DabaError("it is damaged") from None
     if form != FORMAT or version != VERSION:
         raise DabaError(f"it holds '{form}' version {version}, not '{FORMAT}' version {VERSION}")

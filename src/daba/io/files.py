@@ -6,6 +6,7 @@ import bz2
 import errno
 import gzip
 import os
+import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,7 +14,7 @@ from pathlib import Path
 from threading import Thread
 from typing import IO, cast
 
-from daba.core.errors import DabaError
+from daba.core.errors import DabaError, DabaWarning
 
 PathLike = str | os.PathLike[str]
 
@@ -40,6 +41,10 @@ def open_input(path: PathLike, compressed: bool = True) -> Iterator[IO[bytes]]:
     Whatever the operating system or a decompressor complains about, while the file is open,
     becomes a `DabaError`.
     """
+    if is_pipe(path):  # opening it may wait for ever
+        warnings.warn(
+            f"{path} is a pipe: waiting for what is written into it", DabaWarning, stacklevel=4
+        )
     try:
         with open(path, "rb") as raw:
             if not compressed:
@@ -66,6 +71,17 @@ def open_input(path: PathLike, compressed: bool = True) -> Iterator[IO[bytes]]:
         if error.errno is None:  # bz2 and gzip report damaged data so
             raise DabaError(f"{path}: the compressed file is damaged ({error})") from error
         raise DabaError(f"cannot read {path}: {reason(error)}") from error
+
+
+def read_whole(path: PathLike) -> bytes:
+    """All bytes of a file, as they are."""
+    with open_input(path, compressed=False) as stream:
+        return stream.read()
+
+
+def is_pipe(path: PathLike) -> bool:
+    """Whether what is read there is read once."""
+    return Path(path).is_fifo()
 
 
 @contextmanager

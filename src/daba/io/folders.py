@@ -6,7 +6,6 @@ one is moved aside for that moment and deleted afterwards.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -15,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from daba.core.errors import DabaError
-from daba.io.files import PathLike, folder_target, writing_folder
+from daba.core.text import parse_json
+from daba.io.files import PathLike, folder_target, is_pipe, writing_folder
 
 FORMAT = "daba store"
 MANIFEST = "manifest.json"
@@ -38,8 +38,10 @@ def check_folder(path: PathLike) -> None:
 
 def is_store(folder: Path) -> bool:
     """Whether a manifest of ours, of whatever version, is in the folder."""
+    if is_pipe(folder / MANIFEST):
+        return False
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
+        manifest = parse_json((folder / MANIFEST).read_bytes())
     except (OSError, ValueError):
         return False
     return isinstance(manifest, dict) and manifest.get("format") == FORMAT

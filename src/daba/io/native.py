@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.text import parse_json
 from daba.io.archives import MAGIC, Archive, Column
 from daba.io.files import PathLike, open_input, open_output
 from daba.io.info import check_colmap, checked_info, split_info
@@ -196,9 +197,9 @@ def _head(archive: Archive) -> dict[str, Any]:
     if "head" not in archive.names:
         raise DabaError("an .npz file, but not one that daba wrote")
     try:
-        head = json.loads(bytes(archive.read("head").astype(np.uint8)))
+        head = parse_json(bytes(archive.read("head").astype(np.uint8)))
         form, version = head["format"], head["version"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         raise DabaError("an .npz file, but not one that daba wrote") from None
     if form != FORMAT or not isinstance(version, int):
         raise DabaError(f"holds a {form!r}, not a {FORMAT!r}")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 CAMERA_RECORD = 15
 """Numbers in one camera record: 9 of R, 3 of t, 3 of d."""
+ARRAYS = ("cameras", "points", "camera_index", "point_index", "u", "weights", "focal")
+EMPTY = np.zeros(0)
 PIECE = 1 << 20
 """Observations checked at once: a large problem must not double in memory."""
 LARGEST = 1e50
@@ -37,7 +39,8 @@ def check_variables(cameras: Floats, points: Floats, focal: Floats) -> None:
 def check_finite(item: str, array: np.ndarray, start: int = 0) -> None:
     """Raise `DabaError` for the first row, numbered from `start`, with a number that is not finite,
     or so large that nothing could be computed with it."""
-    if not array.size or (array.min() >= -LARGEST and array.max() <= LARGEST):  # not so of NaN
+    ends = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
+    if ends[0] >= -LARGEST and ends[1] <= LARGEST:  # not so of NaN
         return
     rows = array.reshape(len(array), -1)
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
@@ -118,6 +121,11 @@ def check_observations(
 def check_problem(problem: Problem, observations: bool) -> None:
     """Raise `DabaError` for the first camera, point or, if they are looked at, observation of a
     whole problem that no solver could handle."""
+    for what in ARRAYS:  # of rays only what was given
+        value = vars(problem).get(what, EMPTY)
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiub":
+            kind = getattr(value, "dtype", type(value).__name__)
+            raise DabaError(f"{what} must be a NumPy array of numbers, not {kind}")
     C, P, K = problem.num_cameras, problem.num_points, problem.num_observations
     if C == 0 or P == 0 or K == 0:
         raise DabaError(f"empty problem: {C} cameras, {P} points, {K} observations")

@@ -278,9 +278,10 @@ def why_no_gpu() -> str:
     """What is missing, or nothing."""
     try:
         import torch
+
+        if not torch.cuda.is_available():
+            return "torch finds no CUDA device"
         import triton  # noqa: F401
     except ImportError as error:
         return f"{error.name} is not installed (pip install 'daba[gpu]')"
-    if not torch.cuda.is_available():
-        return "torch finds no CUDA device"
     return ""

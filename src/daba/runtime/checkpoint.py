@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from daba.core.errors import DabaError, DabaWarning
+from daba.core.text import parse_json
 from daba.distributed.comm.base import write_collectively
 from daba.io.archives import Archive
 from daba.io.files import PathLike, folder_target, open_output, reason, writing_folder
@@ -127,7 +128,7 @@ class Checkpoints(Observer):
             arrays[device] = _read(folder / _name(device), manifest["files"].get(_name(device)))
         try:
             solver.put_back(arrays, manifest["common"])
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
             raise DabaError(_damaged(folder / MANIFEST, f"does not fit: {error}")) from error
         if self._goes_on():
             self._last = progress.iteration
@@ -233,13 +234,13 @@ def _write_manifest(folder: Path, loop: Loop, files: dict[str, int]) -> None:
 def _read_manifest(folder: Path) -> tuple[dict[str, Any], LoopProgress]:
     path = folder / MANIFEST
     try:
-        text = path.read_text()
-        outer = json.loads(text)
+        text = path.read_text("utf-8")
+        outer = parse_json(text)
         manifest, checksum = outer["checkpoint"], outer["crc32"]
         kind, version = manifest["format"], manifest["version"]
     except OSError as error:
         raise DabaError(_damaged(path, f"cannot be read: {reason(error)}")) from error
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         raise DabaError(_damaged(path, "is not a manifest that daba wrote")) from None
     if kind != FORMAT:
         raise DabaError(f"{path} holds a {kind!r}, not a {FORMAT!r}")
@@ -252,7 +253,7 @@ def _read_manifest(folder: Path) -> tuple[dict[str, Any], LoopProgress]:
         for name in ("problem", "options", "common", "files"):
             if not isinstance(manifest[name], dict):
                 raise TypeError(f"{name} must be a table")
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise DabaError(_damaged(path, f"is not complete: {error}")) from None
     if "marks" in manifest["problem"]:  # as version 0.1 called them
         manifest["problem"]["checksums"] = manifest["problem"].pop("marks")

@@ -12,7 +12,7 @@ class Choice(NamedTuple):
 
     method: Literal["auto", "lm", "daba", "duba", "admm", "dr"]
     why: str
-    """Empty where somebody has asked for it."""
+    """Empty where somebody has asked for it, or one device leaves no question."""
 
     def line(self, devices: int) -> str:
         """For people."""
@@ -28,7 +28,7 @@ def choose_method(options: Options, error: str, processes: int) -> Choice:
         return Choice("lm", "")
     if options.devices == 1:
         alone = options.method == "auto"
-        return Choice("lm", "nothing is faster" if alone else f"{options.method} needs several")
+        return Choice("lm", "" if alone else f"{options.method} needs several")
     if options.method != "auto":
         return Choice(options.method, "")
     if error == "pixel":

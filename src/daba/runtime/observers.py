@@ -146,8 +146,12 @@ def _unwind(number: int, frame: FrameType | None) -> None:
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     for other in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(other, signal.SIG_IGN)  # one is enough: cleaning up has begun
+        signal.signal(other, _ignore)  # one is enough: cleaning up has begun
     raise Terminated(number)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Python complains on stderr of a signal that is on its way when SIG_IGN is set."""
 
 
 def _importing(frame: FrameType | None) -> bool:

@@ -78,6 +78,14 @@ def solve(
     from daba.distributed.comm.base import Communicator
     from daba.runtime.runs import Runs
 
+    if problem is not None and not isinstance(problem, Problem):
+        from daba.io.store.store import Store
+
+        if not isinstance(problem, Store):
+            raise DabaError(
+                f"a {type(problem).__name__} is no problem: daba.load(...) reads one from a file, "
+                "Problem.from_arrays(...) makes one of arrays"
+            )
     options = _options(options, changes, partition)
     comm = comm or Communicator()
     observers: list[Observer | None] = [recorder]

@@ -153,7 +153,7 @@ def _linear_words(name: str, total: Counts) -> str:
     if total.pcg_iterations:
         each = total.pcg_iterations / max(total.lm_steps + total.lm_retries, 1)
         words += f", {total.pcg_iterations:,} iterations ({each:.3g} a step)"
-    return words + (f", {total.lm_retries:,} steps tried again" if total.lm_retries else "")
+    return words + (f", {total.lm_retries:,} unsuccessful steps" if total.lm_retries else "")
 
 
 def curve(costs: Sequence[float], width: int = 420, height: int = 90) -> str:

@@ -157,3 +157,27 @@ def test_a_number_of_threads_that_is_none_is_refused(
     monkeypatch.setenv(MOST, told)
     with pytest.raises(DabaError, match=f"{MOST} is '{told}'"):
         most_threads()
+
+
+@pytest.mark.usefixtures("compiled")
+def test_a_fork_of_a_process_that_has_solved() -> None:
+    """OpenMP does nothing there, and a result would be made of nothing."""
+    script = f"""
+import os
+import daba
+from daba.core.errors import DabaError
+{scene(cameras=12, points=800)}
+daba.solve(problem, iterations=2, threads=2)
+if os.fork() == 0:
+    try:
+        daba.solve(problem, iterations=2, threads=2)
+    except DabaError as error:
+        print("REFUSED", error, flush=True)
+    os._exit(0)
+os.wait()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "REFUSED this process was forked from one that had solved already" in done.stdout
+    assert "OpenMP" not in done.stderr

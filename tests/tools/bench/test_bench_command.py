@@ -51,6 +51,10 @@ def test_bad_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "but not both" in capsys.readouterr().err
     assert main(["bench", "nothing.txt", "--output", str(tmp_path)]) == 2
     assert "no such file" in capsys.readouterr().err
+    for option, value in (("--iterations", "-1"), ("--max-seconds", "nan"), ("--threads", "0")):
+        assert main([*ONE, option, value, "--output", str(tmp_path)]) == 2
+        assert option.strip("-").replace("-", "_") in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
 
 
 def test_without_any_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import bz2
+import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from colmap_models import synthetic, written
-from command_line import names, run, small_scene, write_bal
+from command_line import BAL, names, run, small_scene, start, write_bal
 
 import daba
 from daba.io.constraint_options import ConstraintOptions
@@ -22,12 +24,12 @@ Capsys = pytest.CaptureFixture[str]
 
 def refused(capsys: Capsys, folder: Path, *argv: str | Path) -> str:
     """The message of a command that must fail and leave the folder as it was."""
-    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    before = {path: path.lstat().st_mtime_ns for path in folder.iterdir()}
     outcome = run(capsys, *argv)
     assert outcome.code == 2
     assert "Traceback" not in outcome.err
     assert outcome.err.startswith("daba: error: ")
-    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+    assert {path: path.lstat().st_mtime_ns for path in folder.iterdir()} == before
     return outcome.err.removeprefix("daba: error: ")
 
 
@@ -292,3 +294,73 @@ def test_bugs_are_told_apart(
     assert outcome.code == 1
     assert "RuntimeError: oops" in outcome.err
     assert "this is a bug in daba" in outcome.err
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5000, '{"format": "daba store"', "\udc80"])
+def test_json_that_python_does_not_read(text: str, tmp_path: Path, capsys: Capsys) -> None:
+    data = text.encode("utf-8", "surrogateescape")
+    (tmp_path / "run.json").write_bytes(data)
+    assert "run.json" in refused(capsys, tmp_path, "report", tmp_path / "run.json")
+    (tmp_path / "store.daba").mkdir()
+    (tmp_path / "store.daba" / "manifest.json").write_bytes(data)
+    assert "store.daba" in refused(capsys, tmp_path, "info", tmp_path / "store.daba")
+
+
+@pytest.mark.parametrize("option", ["--log", "--record", "--checkpoint"])
+def test_a_folder_that_has_the_name_of_a_file(option: str, tmp_path: Path, capsys: Capsys) -> None:
+    """Its files would be there before the solution, which would then have no place."""
+    scene = write_bal(tmp_path / "scene.txt")
+    for folder in (tmp_path / "s.txt", tmp_path / "s.txt" / "below"):
+        said = refused(capsys, tmp_path, "solve", scene, "-o", tmp_path / "s.txt", option, folder)
+        assert "is to be a folder, and" in said
+
+
+def test_start_and_truth_have_names_of_their_own(tmp_path: Path, capsys: Capsys) -> None:
+    one = tmp_path / "scene.txt"
+    assert "written twice" in refused(capsys, tmp_path, "synth", one, "--truth", one)
+
+
+def test_a_link_to_itself(tmp_path: Path, capsys: Capsys) -> None:
+    link = tmp_path / "link.txt"
+    link.symlink_to(link)
+    assert "link.txt" in refused(capsys, tmp_path, "info", link)
+    assert "link.txt" in refused(capsys, tmp_path, "report", link, "--output", tmp_path / "p.html")
+    scene = write_bal(tmp_path / "scene.txt")
+    assert run(capsys, "solve", scene, "--iterations", "1", "--output", link).code == 0
+    assert daba.load(link).num_cameras == 2
+
+
+@pytest.mark.parametrize(("good", "code"), [(True, 0), (False, 2)])
+def test_a_pipe_is_waited_for_with_a_word(
+    good: bool, code: int, tmp_path: Path, capsys: Capsys
+) -> None:
+    """It is read once: what is wrong in it cannot be looked for again."""
+    pipe = tmp_path / "pipe.txt"
+    os.mkfifo(pipe)
+    text = "\n".join(BAL[: 9 if good else 4])
+    writer = Thread(target=pipe.write_text, args=(text,))
+    writer.start()
+    outcome = run(capsys, "info", pipe)
+    writer.join(60)
+    assert outcome.code == code
+    assert "pipe.txt is a pipe: waiting for what is written into it" in outcome.err
+    assert good or "pipe.txt: what came out of the pipe is no BAL file" in outcome.err
+
+
+def test_pipes_among_the_files_of_a_store(tmp_path: Path, capsys: Capsys) -> None:
+    daba.save(small_scene(), tmp_path / "store.daba")
+    points = tmp_path / "store.daba" / "device-0000" / "points.npy"
+    points.unlink()
+    os.mkfifo(points)
+    assert "points.npy is a pipe" in refused(capsys, tmp_path, "info", tmp_path / "store.daba")
+
+
+def test_a_system_that_knows_ascii_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our own sources are UTF-8 whatever the system thinks that text is."""
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.setenv("PYTHONUTF8", "0")
+    monkeypatch.setenv("PYTHONCOERCECLOCALE", "0")
+    problem = write_bal(tmp_path / "scene.txt")
+    process = start("solve", problem, "--output", tmp_path / "s.txt", "--iterations", "2")
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")

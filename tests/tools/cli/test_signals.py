@@ -9,6 +9,7 @@ import importlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -79,7 +80,10 @@ def test_nothing_is_left_behind(
     out = tmp_path / "out.daba"
     last = ["--devices", "2", "--output", out] if command == "partition" else [out]
     process = start(command, pipe, *last)
-    wait_for(process, tmp_path, ".out.daba.*.tmp/scratch")
+    assert process.stderr is not None
+    said = process.stderr.readline()
+    assert said.endswith("a.txt is a pipe: waiting for what is written into it\n")
+    assert list(tmp_path.glob(".out.daba.*.tmp/scratch"))
     process.send_signal(number)
     assert ended(process) == (128 + number, f"daba: error: {words}\n")
     assert names(tmp_path) == ["a.txt"]
@@ -161,3 +165,44 @@ def test_there_is_nothing_to_lose_before_a_solve_has_begun() -> None:
         assert interrupt.reason == "interrupted"
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_pycolmap_does_not_take_sigterm(tmp_path: Path) -> None:
+    """Its logging would end the process at once, and leave what is half written."""
+    pytest.importorskip("pycolmap")
+    script = """
+import os, signal
+from daba.io.colmap.theirs import pycolmap
+from daba.runtime.observers import Terminated, unwinding
+try:
+    with unwinding():
+        pycolmap()
+        os.kill(os.getpid(), signal.SIGTERM)
+except Terminated as stop:
+    print("cleaned up after", stop.number)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "cleaned up after 15\n", "")
+
+
+def test_two_signals_at_once() -> None:
+    """The second is on its way while the first is handled: nothing is said of it."""
+    script = """
+import os, signal
+from daba.runtime.observers import Terminated, unwinding
+both = {signal.SIGTERM, signal.SIGHUP}
+try:
+    with unwinding():
+        signal.pthread_sigmask(signal.SIG_BLOCK, both)
+        for number in both:
+            os.kill(os.getpid(), number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
+except Terminated:
+    print("once")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "once\n", "")

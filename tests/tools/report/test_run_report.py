@@ -66,6 +66,15 @@ def page_of(path: Path) -> tuple[str, str]:
     return page, " ".join(" ".join(parser.text).split())
 
 
+def test_the_error_that_colmap_reports(histories: list[Path], tmp_path: Path) -> None:
+    data = json.loads(histories[0].read_text())
+    data["result"]["colmap"] = {"start_px": 2.5, "mean_px": 0.75}
+    (tmp_path / "run.json").write_text(json.dumps(data))
+    assert main(["report", str(tmp_path / "run.json"), "-o", str(tmp_path / "page.html")]) == 0
+    text = page_of(tmp_path / "page.html")[1]
+    assert "2.5 → 0.75 px mean reprojection error, as COLMAP reports it" in text
+
+
 def test_one_run(histories: list[Path], tmp_path: Path, capsys: Capsys) -> None:
     target = tmp_path / "one.html"
     assert main(["report", str(histories[1]), "--output", str(target)]) == 0
@@ -251,8 +260,8 @@ def test_bad_requests(histories: list[Path], tmp_path: Path, capsys: Capsys) -> 
     one = str(histories[0])
     for argv, words in (
         (["report"], "RUN.json is missing: Histories, as daba solve --history writes them."),
-        (["report", str(tmp_path / "none.json")], "No such file"),
-        (["report", str(tmp_path)], "Is a directory"),
+        (["report", str(tmp_path / "none.json")], "there is no such file"),
+        (["report", str(tmp_path)], "it is a folder"),
         (["report", one, "--names", "a", "b"], "2 names for 1 runs"),
         (["report", one, "--output", one], "somewhere else"),
         (["report", one, "--output", f"{one}/a.html"], "is a file, not a folder"),

@@ -121,6 +121,7 @@ def test_what_a_filter_took_away_is_matched_by_id(scene: Problem) -> None:
         info=before.info | {"point3D_ids": ids["point3D_ids"][kept]},
     )  # fmt: skip
     subject = subject_of(before, after, devices=2)
+    assert subject.counts.endswith(f"{before.num_observations:,} → {left.sum():,} observations")
     was, now = subject.estimates
     np.testing.assert_array_equal(now.points, was.points + 0.01)
     np.testing.assert_array_equal(was.points, scene.points[np.sort(kept)])

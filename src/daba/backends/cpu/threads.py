@@ -12,11 +12,10 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
-from daba.core import blas
 from daba.core.errors import DabaError
 from daba.distributed.comm.base import usable_cores
 
@@ -38,12 +37,10 @@ def one_blas_thread() -> Iterator[None]:
     """A context in which BLAS runs on one thread: kernels call it from many, and its own threads
     would change the order of sums with their number."""
     loaded = tuple(name for name in WITH_BLAS if name in sys.modules)
-    if blas.one_blas_thread and not loaded and _numpy_has_openblas():
-        yield
-        return
     ours = sys.modules.get(SYMBOLS)
     found = ours is not None and ours.blas_is_found()
-    with _libraries((*loaded, found)).limit(limits=1, user_api="blas"):
+    alone = not loaded and not found and _no_other_thread()
+    with nullcontext() if alone else _libraries((*loaded, found)).limit(limits=1, user_api="blas"):
         try:
             yield
         finally:
@@ -51,11 +48,18 @@ def one_blas_thread() -> Iterator[None]:
                 ours.start_blas_threads()
 
 
-def _numpy_has_openblas() -> bool:
+def _no_other_thread() -> bool:
+    """Whether this process has one thread: OpenBLAS starts its own when it is loaded, and what has
+    none need not be found, which takes 5 ms."""
     import numpy as np
 
-    found: Any = np.show_config(mode="dicts")
-    return "openblas" in found["Build Dependencies"]["blas"]["name"]
+    known: Any = np.show_config(mode="dicts")
+    if "openblas" not in known.get("Build Dependencies", {}).get("blas", {}).get("name", ""):
+        return False
+    try:
+        return len(os.listdir("/proc/self/task")) == 1
+    except OSError:
+        return False
 
 
 @cache
@@ -70,7 +74,14 @@ def _libraries(loaded: tuple[Any, ...]) -> Any:
 def set_threads(threads: int | None, of_numba: bool = True) -> int:
     """Use that many threads from now on (all of them if None); returns how many. Numba is imported
     for it, unless no kernel is going to need it."""
-    global _count
+    global _count, _process
+    if _process not in (None, os.getpid()):
+        raise DabaError(
+            "this process was forked from one that had solved already, and OpenMP's threads do not "
+            "come along: start it by multiprocessing.get_context('spawn'), or solve in no other "
+            "process before the fork"
+        )
+    _process = os.getpid()
     if "numba" not in sys.modules:
         if "OMP_WAIT_POLICY" not in os.environ:
             os.environ.setdefault("GOMP_SPINCOUNT", SPIN)
@@ -102,6 +113,9 @@ def most_threads() -> int:
 
 _count = 0
 """Threads in use."""
+_process: int | None = None
+"""Process whose threads they are. In a fork of it kernels would return with nothing done, and the
+signal by which Numba means to end the process would only end the solve."""
 
 
 def follow() -> None:

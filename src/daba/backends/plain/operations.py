@@ -40,7 +40,7 @@ def _error(kind: Kind, model: int) -> Any:
         chosen = (kind.models[model],), (kind.refined[model],)
         exec(camera_models.project_source(*chosen, width), names)
         path = pixel.__file__
-    exec(compile(Path(path).read_text(), path, "exec"), names)
+    exec(compile(Path(path).read_text("utf-8"), path, "exec"), names)
     return SimpleNamespace(**{n: names[n] for n in ("squared", "by_point", "by_all")})
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from daba.core.errors import DabaError
-from daba.io.files import PathLike, open_input
+from daba.io.files import PathLike, is_pipe, open_input
 from daba.io.numbers import NOTHING
 
 PIECE = 1 << 20
@@ -43,6 +43,8 @@ def parse_header(line: bytes) -> tuple[int, int, int]:
 def explain(path: PathLike) -> DabaError:
     """The error to raise for a BAL file that could not be read as a stream of numbers."""
     name = Path(path).name
+    if is_pipe(path):
+        return DabaError(f"{name}: what came out of the pipe is no BAL file, or was cut short")
     with open_input(path) as stream:
         lines = lines_of(stream)
         number, line = next(lines, (0, b""))

@@ -11,7 +11,7 @@ import numpy as np
 
 from daba.core.errors import DabaError
 from daba.io.errors.bal import MAX_COUNT, lines_of, number_in, show
-from daba.io.files import PathLike, open_input
+from daba.io.files import PathLike, is_pipe, open_input
 
 MAGIC = b"# Bundle file v0.3"
 MOST_VIEWS = 100
@@ -44,6 +44,8 @@ def is_rotation(R: np.ndarray) -> np.ndarray:
 def explain(path: PathLike) -> DabaError:
     """The error to raise for a Bundler file that could not be read as a stream of numbers."""
     name = Path(path).name
+    if is_pipe(path):
+        return DabaError(f"{name}: what came out of the pipe is no Bundler file, or was cut short")
     with open_input(path) as stream:
         reader = _Reader(stream)
         try:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.io.files import reason
+from daba.io.files import is_pipe, reason
 
 
 class Entry(NamedTuple):
@@ -99,6 +99,8 @@ def open_array(path: Path, entry: Entry, check: bool = True) -> np.ndarray:
     Python 3.11.8 (SystemError: AST constructor recursion depth mismatch).
     """
     whole: mmap.mmap | bytes = b""
+    if is_pipe(path):
+        raise DabaError(f"{path} is a pipe, not a file")
     try:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size:  # nothing cannot be mapped

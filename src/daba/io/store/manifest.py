@@ -12,8 +12,9 @@ from urllib.parse import quote
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.text import parse_json
 from daba.core.types import frozen
-from daba.io.files import reason
+from daba.io.files import read_whole
 from daba.io.folders import FORMAT, MANIFEST
 from daba.io.store.arrays import Entry
 from daba.partition.ordering import number_type
@@ -154,12 +155,10 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a store, or why the folder is not one."""
     path = folder / MANIFEST
+    if not path.exists():
+        raise DabaError(f"{folder} is not a daba store: it has no {MANIFEST}")
     try:
-        content = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise DabaError(f"{folder} is not a daba store: it has no {MANIFEST}") from None
-    except OSError as error:
-        raise DabaError(f"cannot read {path}: {reason(error)}") from error
+        content = parse_json(read_whole(path))
     except ValueError as error:
         raise DabaError(f"{path} is damaged or not one that daba wrote ({error})") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
@@ -172,7 +171,7 @@ def read_manifest(folder: Path) -> Manifest:
         )
     try:
         manifest = _from_json(content)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DabaError(f"{path} is damaged: {error!r}") from error
     _check(manifest, path)
     return manifest

@@ -61,9 +61,9 @@ def put_back(solver: LevenbergMarquardt, states: dict[int, Arrays], common: dict
     solver.reduced.remake(common.get("linear", {}))
     solver.x = _estimate(solver, states, common)
     solver.value = np.stack([found["value"] for found in states.values()])
-    solver.radius, solver.shrink = common["radius"], common["shrink"]
-    solver.settled = common.get("settled", False)
-    solver.total = np.array(common["total"])
+    solver.radius, solver.shrink = float(common["radius"]), float(common["shrink"])
+    solver.settled = bool(common.get("settled", False))
+    solver.total = np.array(common["total"], np.float64)
     solver.checked = solver.total[0]
 
 

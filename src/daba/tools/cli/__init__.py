@@ -40,6 +40,9 @@ COMMANDS = {
     "warmup": "Compile what solves will need, before the first of them.",
 }
 
+ALONE = ("solve", "partition", "convert")
+"""Commands for which BLAS starts no threads."""
+
 EXAMPLES = """\
   daba solve sparse/0 -o sparse/better            a COLMAP model, made better
   daba view sparse/0 sparse/better                before and after, in the browser
@@ -115,10 +118,10 @@ def _dispatch(arguments: list[str]) -> int:
         from daba.tools.cli.hints import unknown_command
 
         raise DabaError(unknown_command(name, rest, list(COMMANDS)))
-    if name == "solve" and "numpy" not in sys.modules:
-        from daba.core import blas
-
-        blas.have_one_blas_thread()
+    if name in ALONE and "numpy" not in sys.modules:
+        # our kernels run BLAS on one thread each; to start threads of its own takes 60 ms, and they
+        # would get the signals that a thread keeps waiting while it imports pycolmap
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     command = import_module(f"daba.tools.cli.{name}")
     return int(command.run(rest))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from daba.core.errors import DabaError
+from daba.core.options import Options
 from daba.core.types import frozen
 from daba.runtime.backend import why_no_gpu
 from daba.tools.bench.cases import DEVICES, FULL, LOSSES, Backend, make_cases
@@ -92,6 +93,7 @@ def run(argv: list[str]) -> int:
         limit,
         command.backend,
     )
+    Options(iterations=iterations, max_seconds=limit, threads=command.threads)  # says what is wrong
     folder = Folder(command.output / "results")
     try:
         if not command.report_only:

@@ -3,7 +3,8 @@ solve`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -78,10 +79,22 @@ def check_outputs(command: SolveCommand) -> None:
 
         check_folder(command.record)
     paths = [*command.output, command.history, command.plot, command.report]
-    known = [path.resolve() for path in paths if path is not None]
+    files = [path for path in paths if path is not None]
+    folders = [command.log, command.record, command.checkpoint]
+    check_distinct(files, [folder for folder in folders if folder is not None])
+
+
+def check_distinct(files: Sequence[Path], folders: Sequence[Path] = ()) -> None:
+    """Raise `DabaError` if two files have one name, or a file that of a folder or of one above."""
+    known = [os.path.realpath(path) for path in files]
     for path in known:
         if known.count(path) > 1:
             raise DabaError(f"{path} is to be written twice; give every file a name of its own")
+    for folder in folders:
+        real = Path(os.path.realpath(folder))
+        for path in known:
+            if Path(path) in (real, *real.parents):
+                raise DabaError(f"{folder} is to be a folder, and {path} is written there, too")
 
 
 def check_shared(command: SolveCommand, problem: Problem) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -45,7 +46,7 @@ def run(argv: list[str]) -> int:
     if command.names and len(command.names) != len(command.runs):
         raise DabaError(f"{len(command.names)} names for {len(command.runs)} runs: name each once")
     file_target(command.output)
-    if command.output.resolve() in [path.resolve() for path in command.runs]:
+    if os.path.realpath(command.output) in map(os.path.realpath, command.runs):
         raise DabaError(f"{command.output} is a run to be read; write the page somewhere else")
 
     from daba.tools.report.run_report import write_report

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from daba.core.types import frozen
 from daba.tools.cli.arguments import Arg, Quiet, flags_of, parse
-from daba.tools.cli.outputs import check_problem_target
+from daba.tools.cli.outputs import check_distinct, check_problem_target
 from daba.tools.synthetic.options import SceneOptions
 
 GROUPS = {
@@ -43,6 +43,7 @@ def run(argv: list[str]) -> int:
     outputs = [command.output] + ([command.truth] if command.truth else [])
     for path in outputs:
         check_problem_target(path)
+    check_distinct(outputs)
     scene = generate(options)
     for path, problem in zip(outputs, (scene.start, scene.truth), strict=False):
         save(problem, path)

@@ -93,6 +93,9 @@ def _short(runs: list[RecordedRun]) -> str:
             (f"{run.made:,} in {seconds(run.seconds)}", f"iterations, {seconds(each)} each"),
             (f"{plain(first)} → {plain(last)}", "cost per observation, which was minimised"),
         ]
+        if run.colmap is not None:
+            means = f"{pixels(run.colmap[0], 3)} → {pixels(run.colmap[1], 3)} px"
+            entries.insert(1, (means, "mean reprojection error, as COLMAP reports it"))
         if run.devices > 1:
             share = f"{100 * run.problem['inter_share']:.1f} %"
             entries.append((share, f"of observations between the {run.devices} devices"))

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daba.core.errors import DabaError
+from daba.core.text import parse_json
 from daba.core.types import frozen
-from daba.io.files import PathLike
+from daba.io.files import PathLike, read_whole
 from daba.problem.outliers import Dropped
 from daba.problem.problem import Floats, Ints
 from daba.runtime.result import Result
@@ -94,6 +95,8 @@ class RecordedRun:
     """What a filter took out, in words."""
     pixels: tuple[float, float] = (float("nan"), float("nan"))
     """Root mean square of the pixel error at the start and at the solution, where it is known."""
+    colmap: tuple[float, float] | None = None
+    """The mean reprojection error as COLMAP reports it, of one of its models."""
 
     @property
     def made(self) -> int:
@@ -129,15 +132,13 @@ def alike(a: RecordedRun, b: RecordedRun) -> bool:
 def read_run(path: PathLike) -> dict[str, Any]:
     """A history.json, as it is; its path is kept for the errors that `make_runs` finds."""
     try:
-        data = json.loads(Path(path).read_text("utf-8"))
-    except OSError as error:
-        raise DabaError(f"cannot read {path}: {error.strerror}") from error
+        data = parse_json(read_whole(path).decode("utf-8"))
     except UnicodeDecodeError as error:
         raise DabaError(f"{path} is not JSON: it is not text") from error
     except json.JSONDecodeError as error:
         raise DabaError(f"{path}, line {error.lineno}: not JSON: {error.msg}") from error
-    except RecursionError as error:
-        raise DabaError(f"{path} is not a history of daba") from error
+    except ValueError as error:
+        raise DabaError(f"{path} is not a history of daba: {error}") from error
     return {"path": str(path), "data": data}
 
 
@@ -222,6 +223,7 @@ def _run(data: Any) -> RecordedRun:
         notes=[str(note) for note in result.get("notes") or []],
         dropped=_dropped(result.get("dropped")),
         pixels=_pixels(result, overview),
+        colmap=_colmap(result.get("colmap")),
     )
 
 
@@ -230,6 +232,10 @@ def _pixels(result: Mapping[str, Any], overview: Overview | None) -> tuple[float
         return overview.start.rms, overview.solution.rms
     known = [result.get(name) or {} for name in ("start_pixel_error", "pixel_error")]
     return _real(known[0].get("rms")), _real(known[1].get("rms"))
+
+
+def _colmap(errors: Any) -> tuple[float, float] | None:
+    return None if errors is None else (_real(errors["start_px"]), _real(errors["mean_px"]))
 
 
 def _dropped(data: Any) -> list[tuple[str, str]]:

@@ -128,7 +128,8 @@ class Subject:
         images = self.images or ImageNames([], np.arange(len(last.centers)))
         words = f"{images.count(len(last.centers))}, {len(last.points):,} points"
         if self.problems:
-            words += f", {self.problems[0].num_observations:,} observations"
+            seen = dict.fromkeys(f"{one.num_observations:,}" for one in self.problems)
+            words += f", {' → '.join(seen)} observations"
         return words
 
 

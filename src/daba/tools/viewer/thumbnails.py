@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ class Thumbnails:
         from PIL import Image, ImageOps
 
         try:
-            path = (self.folder / name).resolve()
+            path = Path(os.path.realpath(self.folder / name))
             if not path.is_relative_to(self.folder) or not path.is_file():
                 return None
             with Image.open(path) as image:
@@ -34,5 +35,5 @@ class Thumbnails:
                 small = ImageOps.exif_transpose(image).convert("RGB")
                 small.thumbnail((WIDTH, WIDTH))
                 return np.asarray(small)
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-            return None  # not an image, damaged, or a name that no file can have
+        except Exception:
+            return None  # no image, a damaged one, or a name that no file can have

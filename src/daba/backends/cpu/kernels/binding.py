@@ -214,7 +214,7 @@ NAMES = {
 
 def run_file(path, names):
     """Run a file in which these names are bound."""
-    exec(compile(Path(path).read_text(), str(path), "exec"), names)
+    exec(compile(Path(path).read_text("utf-8"), str(path), "exec"), names)
 
 
 def _bound(module):

@@ -34,7 +34,7 @@ def cube(x):
 
 
 _path = Path(_decisions.__file__)
-exec(compile(_path.read_text(), str(_path), "exec"))
+exec(compile(_path.read_text("utf-8"), str(_path), "exec"))
 globals().update(
     {name: tl.constexpr(value) for name, value in vars(_decisions).items() if name.isupper()}
 )

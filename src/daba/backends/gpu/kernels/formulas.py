@@ -46,6 +46,6 @@ def log1p(x):
 
 
 _path = Path(_formulas.__file__)
-exec(compile(_path.read_text(), str(_path), "exec"))
+exec(compile(_path.read_text("utf-8"), str(_path), "exec"))
 
 TRIVIAL, HUBER, WELSCH, CAUCHY, GEMAN_MCCLURE, SOFT_L1 = map(tl.constexpr, range(6))

@@ -93,7 +93,7 @@ def _tag(kind: Kind) -> str:
 
 
 def _run_file(path: Path, names: dict[str, Any]) -> None:
-    exec(compile(path.read_text(), str(path), "exec"), names)
+    exec(compile(path.read_text("utf-8"), str(path), "exec"), names)
 
 
 def _run_text(text: str, name: str, names: dict[str, Any]) -> None:
