@@ -15,11 +15,11 @@ from daba.core.options import Options
 from daba.distributed.comm.base import Communicator
 from daba.distributed.lm_rays import ray_input
 from daba.solver.lm import deflated
+from daba.solver.lm.coarse import make_space
 from daba.solver.lm.direct import Direct
 from daba.solver.lm.linear import Whole
 from daba.solver.lm.network import Network
 from daba.solver.lm.solver import LevenbergMarquardt
-from daba.solver.lm.spaces import make_space
 
 torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():

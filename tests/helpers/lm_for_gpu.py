@@ -123,8 +123,8 @@ def parts_of(shard: Shard, given: LmInput, cluster: np.ndarray | None = None) ->
 def every_operation() -> None:
     """Call each operation of the GPU once, so that each kernel is launched."""
     from daba.backends.gpu.lm.operations import GpuOperations
+    from daba.solver.lm.coarse import make_eigenmodes, make_space
     from daba.solver.lm.network import Network
-    from daba.solver.lm.spaces import make_eigenmodes, make_space
 
     shard = shard_of_six()
     parts = parts_of(shard, rigs_that_share(shard))

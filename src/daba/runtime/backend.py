@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from daba.distributed.shard import Shard
     from daba.solver.elimination import Cost
     from daba.solver.interface import Solver
-    from daba.solver.lm.cost import Speed
+    from daba.solver.lm.make import Speed
 
 
 class Backend(Protocol):
@@ -108,7 +108,7 @@ class Cpu:
 
     @property
     def speed(self) -> Speed:
-        from daba.solver.lm.cost import CPU
+        from daba.solver.lm.make import CPU
 
         return CPU
 
@@ -190,7 +190,7 @@ class Gpu:
 
     @property
     def speed(self) -> Speed:
-        from daba.solver.lm.cost import GPU
+        from daba.solver.lm.make import GPU
 
         return GPU
 

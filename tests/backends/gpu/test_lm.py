@@ -27,9 +27,9 @@ from daba.backends.gpu.kernels.jit import jit  # noqa: E402
 from daba.backends.gpu.kernels.lm.arctangent import arctan2  # noqa: E402
 from daba.backends.gpu.lm.operations import GpuOperations  # noqa: E402
 from daba.solver.lm import deflated  # noqa: E402
+from daba.solver.lm.coarse import make_space  # noqa: E402
 from daba.solver.lm.direct import Direct  # noqa: E402
 from daba.solver.lm.network import Network  # noqa: E402
-from daba.solver.lm.spaces import make_space  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,

@@ -9,7 +9,7 @@ many iterations for such motions, each of which would have to spread from neighb
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from daba.core.types import Floats, Int32, distinct
 from daba.distributed.lm_shard import LmShard
 from daba.solver.lm.network import Columns, Network, ordered_sum
 from daba.solver.lm.pattern import BlockPattern
+
+if TYPE_CHECKING:
+    from daba.solver.lm.eigenmodes import Eigenmodes
 
 DENSE = 2000
 """Coarse motions up to which E is factored as a dense matrix; a sparse one pays beyond: at 10,000,
@@ -291,3 +294,25 @@ def _entries(
     r = np.broadcast_to(rows[:, :, None], known.shape)[known]
     c = np.broadcast_to(cols[:, None, :], known.shape)[known]
     return r, c, values[known]
+
+
+def make_space(
+    shard: LmShard, ops: Any, network: Network, cluster: Int32, clusters: int
+) -> CoarseSpace:
+    """The coarse space that goes with a backend's operations; arguments as `CoarseSpace`."""
+    if not ops.on_gpu:
+        return CoarseSpace(shard, ops, network, cluster, clusters)
+    from daba.solver.lm.on_gpu import GpuCoarseSpace
+
+    return GpuCoarseSpace(shard, ops, network, cluster, clusters)
+
+
+def make_eigenmodes(shard: LmShard, ops: Any) -> Eigenmodes:
+    """The eigenmodes that do."""
+    if not ops.on_gpu:
+        from daba.solver.lm.eigenmodes import Eigenmodes
+
+        return Eigenmodes(shard, ops)
+    from daba.solver.lm.on_gpu import GpuEigenmodes
+
+    return GpuEigenmodes(shard, ops)

@@ -19,10 +19,9 @@ import numpy as np
 from daba.core.lm import Estimate
 from daba.core.types import Floats
 from daba.distributed.lm_shard import LmShard
-from daba.solver.lm.coarse import CoarseSpace
+from daba.solver.lm.coarse import CoarseSpace, make_eigenmodes, make_space
 from daba.solver.lm.linear import Reduced, Solution
 from daba.solver.lm.network import Network
-from daba.solver.lm.spaces import make_eigenmodes, make_space
 
 if TYPE_CHECKING:
     from daba.solver.lm.eigenmodes import Eigenmodes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from daba.solver.lm.solver import LevenbergMarquardt
 
 if TYPE_CHECKING:
     from daba.solver.elimination import Cost
-    from daba.solver.lm.cost import Speed
 
 SMALL = 3000
 """Observations up to which plain NumPy has a solution, and nothing is compiled. Where kernels were
@@ -49,6 +48,64 @@ kitti-vo-250, which take as long either way; 17 to 44 on pinhole-149, telephoto-
 and cup-362, which take 1.3 to 2.6 times as long with a factorization for every system."""
 MOST_MOTIONS = 160
 """Bodies at most, where devices are fewer."""
+
+
+class Speed(NamedTuple):
+    """Seconds; only their ratios matter."""
+
+    pair: float
+    """To add a block to S."""
+    flop: float
+    """In factoring it."""
+    observation: float
+    """All of conjugate gradients with clusters instead, the coarse space included, …"""
+    least: float
+    """… and at least."""
+    product: float
+    """One iteration of conjugate gradients, for each observation; 0: factors of an earlier system
+    are not used again; …"""
+    byte: float
+    """… for each byte of factors, …"""
+    call: float
+    """… and for what it calls."""
+    most_frames: int
+    """Of a device: beyond this its S_αα is not considered."""
+    cluster: float
+    """Frames of a cluster, where S is not factored whole; more …"""
+    most_clusters: float
+    """… where there would be more than so many."""
+
+    def direct(self, cost: Cost) -> float:
+        """To form S and factor it."""
+        return self.pair * cost.pairs + self.flop * cost.factor_flops
+
+    def worth(self, cost: Cost, observations: float) -> float:
+        """Iterations of conjugate gradients with factors at hand that take as long as making
+        others; 0 if they are always made."""
+        if not self.product:
+            return 0.0
+        iteration = self.product * observations + self.byte * cost.bytes + self.call
+        return self.direct(cost) / iteration
+
+
+CPU = Speed(
+    pair=24e-9, flop=2e-11, observation=2e-6, least=1e-3, product=16e-9, byte=5e-11,
+    call=3e-4, most_frames=6000, cluster=125.0, most_clusters=float("inf"),
+)  # fmt: skip
+"""Of one thread of a current CPU; conjugate gradients as a chain of frames has them, with
+eigenmodes: cup-362 takes 0.9 s directly, 1.9 s with them, and 0.5 s with factors that are used
+again. The plan alone is quadratic in frames. With clusters of 15, 60, 125 and 250 frames a city of
+1,000 cameras is at 1.001 times its optimum after 5.7, 4.5, 3.2 and 5.7 s of CPU; one of 1,723 with
+15, 125 and 250 after 156 s not yet, after 8.3 and after 7.3 s; one of 3,000 with 15, 60 and 125
+after 35, 18 and 19 s."""
+GPU = Speed(
+    pair=3.5e-10, flop=6e-14, observation=5e-9, least=15e-3, product=0.0, byte=0.0,
+    call=0.0, most_frames=2500, cluster=15.0, most_clusters=400.0,
+)  # fmt: skip
+"""Of an H200: notredame-692, 16 million pairs and 6,228 rows, is formed in 5.6 ms and factored in
+4.5; conjugate gradients take 16 ms for it, 14 to 30 for a city of 1,723 cameras, 25 to 60 for
+5 million observations. Clusters of 15 and of 60 frames are equally good; the coarse space is dense,
+and with more clusters would outgrow everything else."""
 
 
 class Operations(Protocol):
@@ -153,8 +210,8 @@ def _of_one_cluster(
     parts: LmShard, network: Network, ops: Any, worth: float, backend: Operations
 ) -> Reduced:
     """Factors of S, used again where making them takes long."""
+    from daba.solver.lm.coarse import make_space
     from daba.solver.lm.direct import Direct
-    from daba.solver.lm.spaces import make_space
 
     shared = parts.shared.count > 0
     space = make_space(parts, ops, network, parts.cluster, 0) if shared else None
@@ -172,8 +229,8 @@ def _of_many(
 ) -> Reduced:
     """Conjugate gradients over clusters."""
     from daba.solver.lm.clusters import everywhere, split_frames
+    from daba.solver.lm.coarse import make_space
     from daba.solver.lm.deflated import Deflated
-    from daba.solver.lm.spaces import make_space
 
     frames = float(network.comm.gather(_frames_of_devices(shard, given)).sum())
     alone = parts.cluster_ptr[-1] == frames and shard.extent.devices == 1
