@@ -59,8 +59,8 @@ def main() -> None:
         problem = landscape(*size)
         partition = in_strips(problem, args.devices)
         layout = lay_out(problem, partition)
-        pieces = [layout.piece(device) for device in range(args.devices)]
-        shard = join(pieces, 0, layout.extent)
+        blocks = [layout.device_block(device) for device in range(args.devices)]
+        shard = join(blocks, 0, layout.ranges)
         inter = len(shard.inter.camera) / size[2]
         print(
             f"\n{size[0]:,} cameras, {size[1]:,} points, {size[2]:,} observations, "

@@ -126,13 +126,13 @@ def alone(layout: Any, device: int, options: argparse.Namespace) -> float:
 
     set_threads(1)
     daba.runtime.compile.compile_kernels()
-    shard = join([layout.piece(device)], device, layout.extent)
+    shard = join([layout.device_block(device)], device, layout.ranges)
     problem = layout.problem
     shard.start.cameras[shard.num_cameras :] = problem.cameras[
         layout.camera_order[shard.ghost_cameras]
     ]
     shard.start.points[shard.num_points :] = problem.points[layout.point_order[shard.ghost_points]]
-    settings = Options(devices=layout.extent.devices, refine=options.refine)
+    settings = Options(devices=layout.ranges.devices, refine=options.refine)
     with one_blas_thread():
         solver = cpu_solver(shard, settings)
         took = []

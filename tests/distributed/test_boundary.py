@@ -26,7 +26,7 @@ def test_every_variable_is_told_once_to_every_device_that_sees_it(devices: int) 
     expected = Boundary(len(cameras), len(points))
     assert boundary_of(make_shard(problem, partition)) == expected
     layout = lay_out(problem, partition)
-    apart = [boundary_of(join([layout.piece(d)], d, layout.extent)) for d in range(devices)]
+    apart = [boundary_of(join([layout.device_block(d)], d, layout.ranges)) for d in range(devices)]
     assert Boundary(*(sum(column) for column in zip(*apart, strict=True))) == expected
     assert expected.bytes(cameras=9, points=3) == 8 * (9 * len(cameras) + 3 * len(points))
 

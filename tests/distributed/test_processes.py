@@ -1,4 +1,4 @@
-"""What lets processes share a solve, without MPI: dealing devices, joining pieces, signals."""
+"""What lets processes share a solve, without MPI: dealing devices, joining blocks, signals."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Places:
     """Of a shard's own numbers, ghosts included."""
 
     def __init__(self, shard: Shard) -> None:
-        e, first, last = shard.extent, shard.first, shard.first + shard.num_devices
+        e, first, last = shard.ranges, shard.first, shard.first + shard.num_devices
         own_c = np.arange(e.camera_ptr[first], e.camera_ptr[last])
         own_l = np.arange(e.point_ptr[first], e.point_ptr[last])
         self.camera = np.concatenate([own_c, shard.ghost_cameras])
@@ -129,9 +129,9 @@ def test_a_device_meets_the_same_observations_in_the_same_order_on_any_process(
     problem = random_problem(seed, cameras=12, points=90)
     partition = random_partition(problem, 5, seed)
     layout = lay_out(problem, partition)
-    pieces = [layout.piece(device) for device in range(5)]
+    blocks = [layout.device_block(device) for device in range(5)]
     whole = make_shard(problem, partition)
-    parts = [join(pieces[:cut], 0, layout.extent), join(pieces[cut:], cut, layout.extent)]
+    parts = [join(blocks[:cut], 0, layout.ranges), join(blocks[cut:], cut, layout.ranges)]
     assert by_device(parts[0]) | by_device(parts[1]) == by_device(whole)
     for part in parts:
         for a in range(part.num_devices):
@@ -149,7 +149,7 @@ def test_ghosts_are_what_is_seen_and_owned_elsewhere() -> None:
     problem = random_problem(3, cameras=12, points=90)
     partition = random_partition(problem, 4, 3)
     layout = lay_out(problem, partition)
-    shard = join([layout.piece(2)], 2, layout.extent)
+    shard = join([layout.device_block(2)], 2, layout.ranges)
     a = partition.camera_device[problem.camera_index]
     b = partition.point_device[problem.point_index]
     cameras = np.unique(problem.camera_index[(a != 2) & (b == 2)])

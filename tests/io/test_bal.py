@@ -293,7 +293,7 @@ def test_pixels_of_a_store_that_only_has_rays(tmp_path: Path) -> None:
     there = store.Store(tmp_path / "a.daba")
     np.testing.assert_allclose(there.optics.params, problem.optics.params, rtol=1e-9, atol=1e-12)
     for device in range(3):
-        piece = there.piece(device, "pixel")
+        piece = there.device_block(device, "pixel")
         ids = there.numbers(device)
         for records, number in zip((piece.intra, piece.inter), ids, strict=True):
             np.testing.assert_array_equal(records.u, problem.pixels[number])

@@ -45,7 +45,7 @@ def test_memory_is_what_the_arrays_take(refine: Any) -> None:
     layout = lay_out(problem, partition)
     options = Options(method="daba", devices=4, refine=refine, linear_solver="pcg")
     for device in range(4):
-        shard = join([layout.piece(device)], device, layout.extent)
+        shard = join([layout.device_block(device)], device, layout.ranges)
         for array, order, ghosts, values in (
             (shard.start.cameras, layout.camera_order, shard.ghost_cameras, problem.cameras),
             (shard.start.points, layout.point_order, shard.ghost_points, problem.points),

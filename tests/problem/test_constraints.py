@@ -166,7 +166,7 @@ def test_each_device_gets_its_part() -> None:
     layout = lay_out(problem, random_partition(problem, 3))
     rows = 0
     for device in range(3):
-        piece = layout.piece(device)
+        piece = layout.device_block(device)
         part = piece.constraints
         assert part is not None
         assert part.priors is not None

@@ -16,7 +16,7 @@ from daba.core.errors import DabaError, DabaWarning
 from daba.partition.partition import partition_from_arrays
 from daba.runtime.checkpoint import Checkpoints
 from daba.runtime.result import Result
-from daba.solver.lm import cost, make, renewed
+from daba.solver.lm import make, renewed
 from helpers import make_solver, random_problem, synthetic
 
 pytestmark = pytest.mark.usefixtures("compiled")
@@ -118,7 +118,7 @@ def test_what_was_factored_before_a_checkpoint_is_factored_again(
     monkeypatch.setattr(make, "SMALL", 0)
     monkeypatch.setattr(make, "LEAST_WORTH", 0.0)
     monkeypatch.setattr(renewed, "FREE", 0)
-    monkeypatch.setattr(cost, "CPU", cost.CPU._replace(product=1e-7))
+    monkeypatch.setattr(make, "CPU", make.CPU._replace(product=1e-7))
     if error == "ray":
         problem = daba.generate(synthetic("city", cameras=24, points=200)).start
     else:

@@ -224,7 +224,7 @@ class Plan(NamedTuple):
     device: Int32
     piece_ptr: Int64
     piece_obs: Int32
-    """Observations in pieces of about equal cost, each of some cameras, in the order of points."""
+    """Observations in blocks of about equal cost, each of some cameras, in the order of points."""
     tile: Annotated[Int32, 2]
     """Index of tile (i, j), −1 where S and its factor are zero, (N, N)."""
     tile_device: Int32

@@ -16,7 +16,7 @@ from daba.core.lm import NO_PRIORS, Estimate, Images, Kind, Loss, Observations
 from daba.core.types import Bools, Floats, Int32, Int64, Known, Mask, Tasks, distinct, frozen
 from daba.distributed.comm.base import Communicator, Exchange
 from daba.distributed.shard import Boundary, Shard, boundary_of, make_tasks
-from daba.partition.ordering import Extent, pointers
+from daba.partition.ordering import DeviceRanges, pointers
 from daba.partition.partition import stable_order
 
 
@@ -150,7 +150,7 @@ def make_lm_shard(
     exchange = comm.exchange(
         replace(
             shard,
-            extent=Extent(everywhere, shard.extent.point_ptr, shard.extent.observations),
+            ranges=DeviceRanges(everywhere, shard.ranges.point_ptr, shard.ranges.observations),
             camera_order=np.arange(num_frames, dtype=np.int32),
             ghost_cameras=ghosts.astype(np.int32),
         )
@@ -161,7 +161,7 @@ def make_lm_shard(
     shared = _numbers(given)
     images = _images(kind, shared, frame, known[:, 1:].astype(np.int64), num_frames, comm)
     obs = _observations(shard, frame, cluster, num_frames, device)
-    most = max(4, 64 // shard.extent.devices)
+    most = max(4, 64 // shard.ranges.devices)
     work, P = np.diff(obs.point_ptr), shard.num_points
     ghost_tasks = make_tasks(np.array([0, len(work) - P]), work[P:], most)
     return LmShard(
@@ -176,7 +176,7 @@ def make_lm_shard(
         frame_tasks=make_tasks(frame_ptr, np.diff(obs.frame_ptr), most),
         point_tasks=make_tasks(shard.devices.point_ptr, work[:P], most),
         ghost_tasks=ghost_tasks._replace(ptr=ghost_tasks.ptr + P),
-        crowding=shard.extent.observations / max(most * int(everywhere[-1]), 1),
+        crowding=shard.ranges.observations / max(most * int(everywhere[-1]), 1),
         cluster=cluster,
         cluster_ptr=cluster_ptr,
         shared=shared,
@@ -270,10 +270,10 @@ def _observations(
         for name in ("camera", "point", "u", "weight")
     )  # fmt: skip
     image_at = _in_device_order(
-        shard.num_cameras, shard.extent.camera_ptr[shard.first], shard.ghost_cameras
+        shard.num_cameras, shard.ranges.camera_ptr[shard.first], shard.ghost_cameras
     )
     key = point.astype(np.int64) * (int(cluster.max()) + 1) + cluster[frame[image]]
-    key = key * shard.extent.cameras + image_at[image]
+    key = key * shard.ranges.cameras + image_at[image]
     if not (np.diff(key) > 0).all():
         order = np.argsort(key, kind="stable")
         image, point, xy, weight = image[order], point[order], xy[order], weight[order]
@@ -281,17 +281,17 @@ def _observations(
     of = frame[image]
     points = shard.num_points + len(shard.ghost_points)
     ptr = pointers(point, points)
-    runs = _first(key // shard.extent.cameras)
+    runs = _first(key // shard.ranges.cameras)
     lengths = np.diff(np.append(runs, len(key)))
     by_point = mine = np.flatnonzero(of < num_frames)
     if len(shard.ghost_points):
         at = _in_device_order(
-            shard.num_points, shard.extent.point_ptr[shard.first], shard.ghost_points
+            shard.num_points, shard.ranges.point_ptr[shard.first], shard.ghost_points
         )
         by_point = mine[np.argsort(at[point[mine]], kind="stable")]
     order = by_point[stable_order(of[by_point], num_frames)]
     begin, end, inter = ptr[: shard.num_points], ptr[1 : shard.num_points + 1], order[:0]
-    if shard.extent.devices > 1:
+    if shard.ranges.devices > 1:
         within = _within_devices(shard, of, point, device, len(cluster))
         inter = order[~within[order]]
         inside = np.flatnonzero(within)

@@ -13,7 +13,7 @@ from daba.core.options import Options
 from daba.core.types import frozen
 from daba.distributed.comm.base import Communicator, assign_devices
 from daba.distributed.shard import Shard, State, join
-from daba.partition.ordering import ON_HOST, Layout, NumpyArrays, Piece, inverse, lay_out
+from daba.partition.ordering import ON_HOST, DeviceBlock, Layout, NumpyArrays, inverse, lay_out
 from daba.partition.partition import Partition, make_partition
 from daba.problem.problem import Ints, Problem
 
@@ -72,8 +72,8 @@ class Setup:
         """Who owns what, in the problem's own order, on rank 0 if the problem was given whole."""
         if self.orders is None:
             return None
-        devices = np.arange(self.shard.extent.devices, dtype=np.int32)
-        ends = self.shard.extent.camera_ptr, self.shard.extent.point_ptr
+        devices = np.arange(self.shard.ranges.devices, dtype=np.int32)
+        ends = self.shard.ranges.camera_ptr, self.shard.ranges.point_ptr
         cameras, points = (
             np.repeat(devices, np.diff(ptr))[inverse(order)]
             for order, ptr in zip(self.orders, ends, strict=True)
@@ -92,7 +92,7 @@ def make_setup(
     arrays: NumpyArrays = ON_HOST,
     checksums: bool = True,
 ) -> Setup:
-    """Assign the devices to processes, evenly by work, and give each process its pieces. `arrays`
+    """Assign the devices to processes, evenly by work, and give each process its blocks. `arrays`
     says where its observations are to live; `checksums` are for checkpoints."""
     whole = comm.broadcast(isinstance(source, Problem))
     if not whole and source is None:
@@ -126,16 +126,16 @@ def _from_problem(
             partition = make_partition(problem, options.devices, options.seed)
         alone_on = arrays if comm.size == 1 else ON_HOST  # what is sent is sent from the host
         layout = lay_out(problem, partition, options.minimised, alone_on, not looked_at)
-        head = layout.extent, assign_devices(layout.work(), comm.size), problem.name
-    extent, ranks, name = comm.broadcast(head)
+        head = layout.ranges, assign_devices(layout.work(), comm.size), problem.name
+    ranges, ranks, name = comm.broadcast(head)
     comm.assigned(ranks)
-    pieces = comm.scatter(
-        [layout.piece(device) for device in range(ranks[r], ranks[r + 1])]
+    blocks = comm.scatter(
+        [layout.device_block(device) for device in range(ranks[r], ranks[r + 1])]
         for r in range(comm.size)
         if layout is not None
     )
     alone = problem if comm.size == 1 else None
-    shard = join(pieces, int(ranks[comm.rank]), extent, alone, arrays)
+    shard = join(blocks, int(ranks[comm.rank]), ranges, alone, arrays)
     orders = None if layout is None else (layout.camera_order, layout.point_order)
     return _setup(shard, options, comm, problem, orders, name)
 
@@ -156,23 +156,23 @@ def _from_store(store: Store, options: Options, comm: Communicator, arrays: Nump
     ranks = assign_devices(store.work, comm.size)
     comm.assigned(ranks)
     mine = range(ranks[comm.rank], ranks[comm.rank + 1])
-    pieces = [piece_of(store, device, options) for device in mine]
-    shard = join(pieces, mine.start, store.extent, arrays=arrays)
+    blocks = [device_block(store, device, options) for device in mine]
+    shard = join(blocks, mine.start, store.ranges, arrays=arrays)
     return _setup(shard, options, comm, store, None, store.name)
 
 
-def piece_of(store: Store, device: int, options: Options) -> Piece:
+def device_block(store: Store, device: int, options: Options) -> DeviceBlock:
     """What a device holds; of the pixel error with all that its images' cameras are."""
-    piece = store.piece(device, options.minimised)
+    block = store.device_block(device, options.minimised)
     if options.minimised == "ray":
-        return piece
+        return block
     from daba.problem.image_rows import image_rows, of_focal_lengths
 
     optics = refined(store.optics, options)
     return replace(
-        piece,
-        cameras=image_rows(optics, piece.cameras[:, :12], piece.camera_id),
-        constraints=of_focal_lengths(piece.constraints, piece.cameras[:, 12]),
+        block,
+        cameras=image_rows(optics, block.cameras[:, :12], block.camera_id),
+        constraints=of_focal_lengths(block.constraints, block.cameras[:, 12]),
     )
 
 
@@ -194,7 +194,7 @@ def _setup(
     orders: tuple[Ints, Ints] | None,
     name: str,
 ) -> Setup:
-    e = shard.extent
+    e = shard.ranges
     inter = np.zeros(shard.num_devices)  # of the process, with its first device
     inter[0] = shard.inter.camera_ptr[-1]  # by camera: once each
     inter = comm.gather(inter[:, None])[:, 0]

@@ -11,10 +11,10 @@ import numpy as np
 from daba.core.types import Devices, Int32, Observations, State, Tasks, frozen, starts
 from daba.partition.ordering import (
     ON_HOST,
+    DeviceBlock,
+    DeviceRanges,
     Error,
-    Extent,
     NumpyArrays,
-    Piece,
     Records,
     lay_out,
     pointers,
@@ -38,7 +38,7 @@ FEWEST_TASKS = 4
 class Shard:
     """Devices, their observations, their ghosts, and the way back to the problem's own order."""
 
-    extent: Extent
+    ranges: DeviceRanges
     """The ranges of all devices, here and elsewhere."""
     first: int
     """The first device here; the others follow it."""
@@ -124,49 +124,49 @@ def make_shard(problem: Problem, partition: Partition, error: Error = "ray") -> 
     """The shard of a process that holds every device; of the pixel error, u are pixels, weights 1,
     and d 0."""
     layout = lay_out(problem, partition, error)
-    pieces = [layout.piece(device) for device in range(partition.devices)]
-    return join(pieces, 0, layout.extent, problem)
+    blocks = [layout.device_block(device) for device in range(partition.devices)]
+    return join(blocks, 0, layout.ranges, problem)
 
 
 def join(
-    pieces: list[Piece],
+    blocks: list[DeviceBlock],
     first: int,
-    extent: Extent,
+    ranges: DeviceRanges,
     origin: Problem | None = None,
     arrays: NumpyArrays = ON_HOST,
 ) -> Shard:
-    """The shard of a process that holds consecutive devices, given their pieces."""
-    last = first + len(pieces)
-    camera_ptr = extent.camera_ptr[first : last + 1] - extent.camera_ptr[first]
-    point_ptr = extent.point_ptr[first : last + 1] - extent.point_ptr[first]
-    cameras = _Local(extent.camera_ptr[first], extent.camera_ptr[last], arrays)
-    points = _Local(extent.point_ptr[first], extent.point_ptr[last], arrays)
-    inter = Records.concatenate((p.inter for p in pieces), arrays)
-    outer = Records.concatenate((p.outer for p in pieces), arrays)
-    # an observation between two devices of this process is in both their pieces: take it once
+    """The shard of a process that holds consecutive devices, given their blocks."""
+    last = first + len(blocks)
+    camera_ptr = ranges.camera_ptr[first : last + 1] - ranges.camera_ptr[first]
+    point_ptr = ranges.point_ptr[first : last + 1] - ranges.point_ptr[first]
+    cameras = _Local(ranges.camera_ptr[first], ranges.camera_ptr[last], arrays)
+    points = _Local(ranges.point_ptr[first], ranges.point_ptr[last], arrays)
+    inter = Records.concatenate((p.inter for p in blocks), arrays)
+    outer = Records.concatenate((p.outer for p in blocks), arrays)
+    # an observation between two devices of this process is in both their blocks: take it once
     inter = Records.concatenate([inter, outer.take(~points.owns(outer.point))], arrays)
     ghost_cameras = cameras.ghosts(inter.camera)
     ghost_points = points.ghosts(inter.point)
-    intra = Records.concatenate((p.intra for p in pieces), arrays)
+    intra = Records.concatenate((p.intra for p in blocks), arrays)
     within = _observations(intra, cameras, points)
     between = _observations(inter, cameras, points, ghost_cameras, ghost_points)
     by_camera = np.diff(within.camera_ptr) + np.diff(between.camera_ptr)
     by_point = np.diff(within.point_ptr) + np.diff(between.point_ptr)
-    most = max(FEWEST_TASKS, MOST_TASKS // extent.devices)
+    most = max(FEWEST_TASKS, MOST_TASKS // ranges.devices)
     start = State(
         np.concatenate(
             [
-                *(p.cameras for p in pieces),
-                np.zeros((len(ghost_cameras), pieces[0].cameras.shape[1])),
+                *(p.cameras for p in blocks),
+                np.zeros((len(ghost_cameras), blocks[0].cameras.shape[1])),
             ]
         ),
-        np.concatenate([*(p.points for p in pieces), np.zeros((len(ghost_points), 3))]),
+        np.concatenate([*(p.points for p in blocks), np.zeros((len(ghost_points), 3))]),
     )
     return Shard(
-        extent=extent,
+        ranges=ranges,
         first=first,
-        camera_order=np.concatenate([p.camera_id for p in pieces]),
-        point_order=np.concatenate([p.point_id for p in pieces]),
+        camera_order=np.concatenate([p.camera_id for p in blocks]),
+        point_order=np.concatenate([p.point_id for p in blocks]),
         ghost_cameras=ghost_cameras,
         ghost_points=ghost_points,
         devices=Devices(
@@ -178,20 +178,20 @@ def join(
         intra=within,
         inter=between,
         start=start,
-        constraints=_constraints(pieces, camera_ptr, point_ptr),
+        constraints=_constraints(blocks, camera_ptr, point_ptr),
         origin=origin,
         arrays=arrays,
     )
 
 
 def _constraints(
-    pieces: list[Piece], camera_ptr: np.ndarray, point_ptr: np.ndarray
+    blocks: list[DeviceBlock], camera_ptr: np.ndarray, point_ptr: np.ndarray
 ) -> Constraints | None:
-    if all(piece.constraints is None for piece in pieces):
+    if all(block.constraints is None for block in blocks):
         return None
     from daba.problem.constraints import concatenate
 
-    return concatenate([piece.constraints for piece in pieces], camera_ptr, point_ptr)
+    return concatenate([block.constraints for block in blocks], camera_ptr, point_ptr)
 
 
 class _Local:
@@ -286,9 +286,9 @@ class Boundary(NamedTuple):
 
 def boundary_of(shard: Shard, frame: Int32 | None = None) -> Boundary:
     """Of the devices of a shard. Images with the same `frame`, counted here, are told of as one."""
-    if shard.extent.devices == 1:
+    if shard.ranges.devices == 1:
         return Boundary(0, 0)
-    S, arrays, e = shard.extent.devices, shard.arrays, shard.extent
+    S, arrays, e = shard.ranges.devices, shard.arrays, shard.ranges
     cameras = np.arange(shard.num_cameras) if frame is None else frame[: shard.num_cameras]
     points = np.arange(shard.num_points)
     camera_device = _device(e.camera_ptr, shard.first, shard.num_cameras, shard.ghost_cameras)

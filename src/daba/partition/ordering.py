@@ -118,7 +118,7 @@ class Records(NamedTuple):
 
 
 @frozen
-class Piece:
+class DeviceBlock:
     """What one device holds: its variables and every observation that has an end in it."""
 
     camera_id: Ints
@@ -137,7 +137,7 @@ class Piece:
 
 
 @frozen
-class Extent:
+class DeviceRanges:
     """Where each device begins and ends in device order; known to every process."""
 
     camera_ptr: np.ndarray
@@ -165,7 +165,7 @@ class Extent:
 
 @frozen
 class Layout:
-    """All pieces of a problem."""
+    """All blocks of a problem."""
 
     problem: Problem
     cameras: Floats
@@ -173,7 +173,7 @@ class Layout:
     camera_order: Ints
     """The problem's camera at each index of device order."""
     point_order: Ints
-    extent: Extent
+    ranges: DeviceRanges
     intra: Records
     inter: Records
     outer: Records
@@ -185,13 +185,13 @@ class Layout:
     arrays: NumpyArrays
     """Of records and numbers."""
 
-    def piece(self, device: int) -> Piece:
-        e = self.extent
+    def device_block(self, device: int) -> DeviceBlock:
+        e = self.ranges
         cameras = slice(e.camera_ptr[device], e.camera_ptr[device + 1])
         points = slice(e.point_ptr[device], e.point_ptr[device + 1])
         camera_id, point_id = self.camera_order[cameras], self.point_order[points]
         constraints = self.constraints
-        return Piece(
+        return DeviceBlock(
             camera_id=camera_id,
             point_id=point_id,
             cameras=self.cameras[camera_id],
@@ -204,9 +204,9 @@ class Layout:
         )
 
     def numbers(self, device: int) -> tuple[Ints, Ints, Ints]:
-        """The problem's numbers of the piece's intra, inter and outer observations."""
-        points = slice(*self.extent.point_ptr[device : device + 2])
-        cameras = slice(*self.extent.camera_ptr[device : device + 2])
+        """The problem's numbers of the block's intra, inter and outer observations."""
+        points = slice(*self.ranges.point_ptr[device : device + 2])
+        cameras = slice(*self.ranges.camera_ptr[device : device + 2])
         return (
             self.intra_id[self._range(self.intra.point, points)],
             self.inter_id[self._range(self.inter.point, points)],
@@ -215,7 +215,7 @@ class Layout:
 
     def work(self) -> list[int]:
         """Observations each device works on."""
-        e, arrays = self.extent, self.arrays
+        e, arrays = self.ranges, self.arrays
         ends = (
             (self.intra.point, e.point_ptr),
             (self.inter.point, e.point_ptr),
@@ -297,7 +297,7 @@ def lay_out(
         cameras=cameras,
         camera_order=camera_order,
         point_order=point_order,
-        extent=extent_of(partition, problem.num_observations),
+        ranges=ranges_of(partition, problem.num_observations),
         intra=records(intra),
         inter=records(inter),
         outer=records(outer),
@@ -329,8 +329,8 @@ def order_points(partition: Partition, first: Any, arrays: NumpyArrays = ON_HOST
     return order
 
 
-def extent_of(partition: Partition, observations: int) -> Extent:
-    return Extent(
+def ranges_of(partition: Partition, observations: int) -> DeviceRanges:
+    return DeviceRanges(
         pointers(partition.camera_device, partition.devices),
         pointers(partition.point_device, partition.devices),
         observations,

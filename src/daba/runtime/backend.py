@@ -241,7 +241,7 @@ class Gpu:
         an iteration against 110 or more on an H200. They know one device, rays, and no
         constraints."""
         rays = options.error != "pixel" and shard.constraints is None
-        if not rays or shard.extent.devices > 1 or options.linear_solver == "direct":
+        if not rays or shard.ranges.devices > 1 or options.linear_solver == "direct":
             return False
         if options.linear_solver == "pcg" or options.precision not in ("auto", "float64"):
             return True

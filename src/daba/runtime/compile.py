@@ -103,8 +103,8 @@ def compile_gpu_kernels(problem: Problem) -> None:
             shard = make_shard(problem, make_partition(problem, options.devices))
             for cameras, observations in KINDS_OF_SIZE:
                 stretched = np.array([0, cameras])
-                extent = replace(shard.extent, camera_ptr=stretched, observations=observations)
-                like = replace(shard, extent=extent)
+                ranges = replace(shard.ranges, camera_ptr=stretched, observations=observations)
+                like = replace(shard, ranges=ranges)
                 ops = GpuOperations(like, options, comm.exchange(shard), gpu.device)
                 gpu.compile(ops.launch_all)
         shard = make_shard(problem, make_partition(problem, 2))

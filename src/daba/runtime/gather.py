@@ -29,8 +29,8 @@ def gather(result: Result, comm: Communicator | None = None) -> Problem | None:
     parts = comm.collect(result.local)
     if comm.rank != 0:
         return None
-    problem, points = source.load(), np.empty((source.extent.points, 3))
-    cameras = np.empty((source.extent.cameras, next(iter(result.local.values())).cameras.shape[1]))
+    problem, points = source.load(), np.empty((source.ranges.points, 3))
+    cameras = np.empty((source.ranges.cameras, next(iter(result.local.values())).cameras.shape[1]))
     for part in parts:
         for device, x in part.items():
             cameras[source.array(device, "camera_id")] = x.cameras

@@ -165,7 +165,7 @@ class Loop:
         self.counts, self.compute = Counts(), 0.0
         self.moving = total["moving"] > 0
         self.interrupted = int(largest["interrupted"])
-        F, K, ranks = total["F"], solver.shard.extent.observations, self.comm.size
+        F, K, ranks = total["F"], solver.shard.ranges.observations, self.comm.size
         return Iteration(
             iteration=self.iteration,
             seconds=total["seconds"],

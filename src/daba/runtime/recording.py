@@ -104,9 +104,9 @@ class Recorder(Observer):
         shard = loop.solver.shard
         if self._taken[0] >= 0 and loop.earlier is None:
             self._past = self._taken
-        extent = shard.extent
+        ranges = shard.ranges
         steps = [max(1, count // most) for count, most in
-                 ((extent.cameras, CAMERAS), (extent.points, POINTS))]  # fmt: skip
+                 ((ranges.cameras, CAMERAS), (ranges.points, POINTS))]  # fmt: skip
         self._mine = (
             np.flatnonzero(shard.camera_order % steps[0] == 0),
             np.flatnonzero(shard.point_order % steps[1] == 0),

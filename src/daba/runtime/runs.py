@@ -209,7 +209,7 @@ class Runs:
         if isinstance(problem, Problem):
             total = problem.num_observations
         elif problem is not None:
-            total = problem.extent.observations // self.comm.size
+            total = problem.ranges.observations // self.comm.size
         arrays = self.backend.arrays(total)
         return make_setup(problem, options, self.partition, self.comm, arrays, checksums)
 

@@ -120,7 +120,7 @@ class Algorithm1(Checkpointed):
 
     def _sent_each_time(self) -> Counts:
         """What an iteration sends to other devices."""
-        if self.shard.extent.devices == 1:
+        if self.shard.ranges.devices == 1:
             return Counts()
         boundary, rounds = boundary_of(self.shard), [e.ghosts for e in self.endings if e.ghosts]
         sent = sum(

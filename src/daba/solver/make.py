@@ -180,7 +180,7 @@ def _plan_of_direct(
     """The plan of a direct solution, None if it is not what is used."""
     from daba.solver.elimination import MOST_CAMERAS_FOR_PLAN, Cost, direct_pays, make_plan
 
-    many = shard.extent.cameras > MOST_CAMERAS_FOR_PLAN
+    many = shard.ranges.cameras > MOST_CAMERAS_FOR_PLAN
     if groups is not None:
         from daba.solver.linear.bordered import slots
 
@@ -188,7 +188,7 @@ def _plan_of_direct(
         many = many or comm.any(most > MOST_GROUPS_FOR_DIRECT)
     if options.linear_solver == "pcg" or (options.linear_solver == "auto" and many):
         return None
-    plan, cost = make_plan(shard.intra, shard.devices, shard.extent.largest)
+    plan, cost = make_plan(shard.intra, shard.devices, shard.ranges.largest)
     if options.linear_solver == "auto":
         here = np.array([*cost, float(len(shard.intra.camera))])
         *total, observations = comm.sum(here)

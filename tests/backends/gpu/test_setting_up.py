@@ -30,8 +30,8 @@ def shards(devices: range) -> tuple[Shard, Shard]:
     found = []
     for arrays in (ON_HOST, TorchArrays("cpu")):
         layout = lay_out(PROBLEM, PARTITION, "ray", arrays, validate=True)
-        pieces = [layout.piece(device) for device in devices]
-        found.append(join(pieces, devices.start, layout.extent, None, arrays))
+        blocks = [layout.device_block(device) for device in devices]
+        found.append(join(blocks, devices.start, layout.ranges, None, arrays))
     return found[0], found[1]
 
 
@@ -68,11 +68,11 @@ def test_the_same_scales() -> None:
 
 def test_a_store_of_arrays_that_cannot_be_written() -> None:
     layout = lay_out(PROBLEM, PARTITION)
-    piece = layout.piece(0)
-    for array in piece.intra:
+    block = layout.device_block(0)
+    for array in block.intra:
         array.flags.writeable = False
-    shard = join([piece], 0, layout.extent, None, TorchArrays("cpu"))
-    assert_equal(join([piece], 0, layout.extent).intra, Observations(*shard.on_host().intra))
+    shard = join([block], 0, layout.ranges, None, TorchArrays("cpu"))
+    assert_equal(join([block], 0, layout.ranges).intra, Observations(*shard.on_host().intra))
 
 
 def test_pairs_of_cameras_that_see_common_points(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_pairs_of_cameras_that_see_common_points(monkeypatch: pytest.MonkeyPatch
     whole = daba.partition_from_arrays(chain, np.zeros(12, np.int32))
     for arrays in (ON_HOST, TorchArrays("cpu")):
         layout = lay_out(chain, whole, "ray", arrays)
-        shard = join([layout.piece(0)], 0, layout.extent, None, arrays)
+        shard = join([layout.device_block(0)], 0, layout.ranges, None, arrays)
         found = sparsity.density(shard, "cpu")
         assert found == pytest.approx((12 + 2 * 11) / 12**2)
         assert sparsity.direct_pays(shard, torch.device("cpu"))

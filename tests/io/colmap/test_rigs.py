@@ -161,7 +161,7 @@ def test_devices_read_their_own_pixels_from_a_store(folder: Path, tmp_path: Path
     daba.io.store.save(problem, tmp_path / "a.daba", devices=3)
     store = daba.Store(tmp_path / "a.daba")
     shard = make_shard(problem, store.partition(), "pixel")
-    pieces = [store.piece(device, "pixel") for device in range(3)]
+    pieces = [store.device_block(device, "pixel") for device in range(3)]
     np.testing.assert_array_equal(np.concatenate([p.intra.u for p in pieces]), shard.intra.u)
     assert (pieces[0].intra.weight == 1).all()
     for what, table in problem.optics.tables().items():
@@ -175,7 +175,7 @@ def test_devices_read_their_own_pixels_from_a_store(folder: Path, tmp_path: Path
     again = daba.load(tmp_path / "b.daba")
     np.testing.assert_array_equal(reprojection_errors(again)[0], reprojection_errors(new)[0])
     with pytest.raises(DabaError, match="is a solution in pixels"):
-        daba.Store(tmp_path / "b.daba").piece(0)
+        daba.Store(tmp_path / "b.daba").device_block(0)
 
 
 @pytest.mark.parametrize("model", PARAMS)

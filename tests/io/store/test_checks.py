@@ -73,7 +73,7 @@ def test_pieces_are_refused(
     reseal(folder, 0, name, change)
     found = Store(folder)
     with pytest.raises(DabaError) as caught:
-        found.piece(0), found.focal(0), found.numbers(0)
+        found.device_block(0), found.focal(0), found.numbers(0)
     assert expected in str(caught.value)
     assert str(folder / "device-0000") in str(caught.value)
 
@@ -116,7 +116,7 @@ def test_a_point_of_two_devices(folder: Path) -> None:
     """Each device by itself makes sense."""
     other = int(Store(folder).array(1, "point_id")[0])
     reseal(folder, 0, "point_id", put(0, other))
-    Store(folder).piece(0)
+    Store(folder).device_block(0)
     for read in (Store.load, Store.partition):
         with pytest.raises(DabaError, match=f"damaged: {other} stands in it twice"):
             read(Store(folder))
@@ -137,4 +137,4 @@ def test_constraints_that_make_no_sense(tmp_path: Path) -> None:
         writing.save(problem, path, 1)
         reseal(path, 0, name, change)
         with pytest.raises(DabaError, match=expected):
-            Store(path).piece(0)
+            Store(path).device_block(0)

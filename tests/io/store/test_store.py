@@ -66,11 +66,11 @@ def test_pieces_are_those_of_the_layout(drawn: tuple[Problem, int]) -> None:
         write_store(layout, Path(folder) / "a.daba")
         found = Store(Path(folder) / "a.daba")
         assert found.devices == devices
-        np.testing.assert_array_equal(found.extent.camera_ptr, layout.extent.camera_ptr)
-        np.testing.assert_array_equal(found.extent.point_ptr, layout.extent.point_ptr)
-        assert found.extent.observations == problem.num_observations
+        np.testing.assert_array_equal(found.ranges.camera_ptr, layout.ranges.camera_ptr)
+        np.testing.assert_array_equal(found.ranges.point_ptr, layout.ranges.point_ptr)
+        assert found.ranges.observations == problem.num_observations
         for device in range(devices):
-            one, two = layout.piece(device), found.piece(device)
+            one, two = layout.device_block(device), found.device_block(device)
             for what in ("camera_id", "point_id", "cameras", "points"):
                 np.testing.assert_array_equal(getattr(one, what), getattr(two, what))
             np.testing.assert_array_equal(found.focal(device), problem.focal[one.camera_id])
@@ -87,14 +87,14 @@ def test_pieces_are_those_of_the_layout(drawn: tuple[Problem, int]) -> None:
 
 
 def test_pieces_are_mapped_and_read_only(folder: Path) -> None:
-    piece = Store(folder).piece(0)
-    base: object = piece.intra.u
+    block = Store(folder).device_block(0)
+    base: object = block.intra.u
     while isinstance(base, np.ndarray):
         base = base.base
     assert isinstance(base, memoryview)
     assert isinstance(base.obj, mmap)
     with pytest.raises(ValueError, match="read-only"):
-        piece.cameras[:] = 0
+        block.cameras[:] = 0
 
 
 def test_a_store_may_have_any_name(folder: Path, tmp_path: Path) -> None:
@@ -273,8 +273,8 @@ def moved(problem: Problem) -> Problem:
 
 
 def states(found: Store, problem: Problem) -> list[tuple[np.ndarray, np.ndarray]]:
-    pieces = [found.piece(device) for device in range(found.devices)]
-    return [(problem.cameras[p.camera_id], problem.points[p.point_id]) for p in pieces]
+    blocks = [found.device_block(device) for device in range(found.devices)]
+    return [(problem.cameras[p.camera_id], problem.points[p.point_id]) for p in blocks]
 
 
 def test_a_solution_is_a_whole_store(folder: Path) -> None:

@@ -63,7 +63,7 @@ class Arrays:
         self.accelerated, self.refined = options.accelerated, bool(options.rounds)
         self.copies = options.copies
         # by the whole problem: sums must not depend on what else a process holds
-        self.lanes = lists.lanes_of(shard.extent.cameras, shard.extent.observations)
+        self.lanes = lists.lanes_of(shard.ranges.cameras, shard.ranges.observations)
         self._order()
         self._lists()
         self._estimates()

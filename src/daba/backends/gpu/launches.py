@@ -33,7 +33,7 @@ class Launches:
         loss = options.loss
         self.loss: dict[str, Any] = {"KIND": loss.kind, "RADIUS": bits(loss.radius)}
         self.table: dict[str, Any] = {"table": a.table, "S": a.S}
-        self.tolerances = tolerances_of(options, a.shard.extent.cameras)
+        self.tolerances = tolerances_of(options, a.shard.ranges.cameras)
         self.lanes = _lanes(a.lanes.points)
         self.camera_lanes = _lanes(a.lanes.camera)
         self.block_lanes = _lanes(a.lanes.block)

@@ -51,7 +51,7 @@ class GpuOperations(Operations):
     ) -> None:
         """`constraints` makes the constraints of what is on the GPU, if there are any."""
         self.options, self.device = options, torch.device(device)
-        precision = precision_of(options.precision, shard.extent.observations)
+        precision = precision_of(options.precision, shard.ranges.observations)
         self.tolerance = 1e-4 if precision.points == torch.float32 else 1e-9
         self.arrays = Arrays(shard, options, precision, self.device)
         self.constraints = constraints and constraints(self.arrays)

@@ -102,8 +102,8 @@ class NeighbourExchange(Exchange):
         super().__init__()
         self.shard = shard
         first = np.array(world.allgather(shard.first))
-        cameras = _owners(shard.ghost_cameras, shard.extent.camera_ptr[first])
-        points = _owners(shard.ghost_points, shard.extent.point_ptr[first])
+        cameras = _owners(shard.ghost_cameras, shard.ranges.camera_ptr[first])
+        points = _owners(shard.ghost_points, shard.ranges.point_ptr[first])
         # an observation across two processes makes a ghost on both: neighbourhood is symmetric
         found = distinct(np.concatenate([cameras, points, np.asarray(neighbours, np.int64)]))
         self.neighbours = found.astype(int).tolist()
@@ -112,7 +112,7 @@ class NeighbourExchange(Exchange):
             "cameras": np.array([(cameras == n).sum() for n in self.neighbours], np.int64),
             "points": np.array([(points == n).sum() for n in self.neighbours], np.int64),
         }
-        ranges, alpha = shard.extent, shard.first
+        ranges, alpha = shard.ranges, shard.first
         self.sent = {
             "cameras": self._wanted(
                 shard.ghost_cameras, ghosts["cameras"], ranges.camera_ptr[alpha]

@@ -88,7 +88,7 @@ class TorchExchange(Exchange):
         everyone: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(everyone, (shard.first, shard.ghost_cameras, shard.ghost_points))
         first = np.array([t[0] for t in everyone])
-        e, rank = shard.extent, dist.get_rank()
+        e, rank = shard.ranges, dist.get_rank()
         begins = {"cameras": e.camera_ptr[first], "points": e.point_ptr[first]}
         sizes = {"cameras": e.cameras, "points": e.points}
         ghosts = {"cameras": 1, "points": 2}

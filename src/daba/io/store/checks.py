@@ -1,8 +1,9 @@
 """What the arrays of a device may hold: a checksum tells of damage, not of sense.
 
 Whoever reads a file trusts its indices and their order, so they are looked through when it is
-opened. Numbers are looked through before they are handed out as a `Piece`, since a process that
-solves a part of a store never sees the whole problem; a whole problem is validated as any other.
+opened. Numbers are looked through before they are handed out as a `DeviceBlock`, since a process
+that solves a part of a store never sees the whole problem; a whole problem is validated as any
+other.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.partition.ordering import Extent, Records
+from daba.partition.ordering import DeviceRanges, Records
 from daba.problem.checks import check_finite, check_positive, check_rotations
 from daba.problem.problem import Ints
 
@@ -18,28 +19,28 @@ _ROWS = 1 << 15
 """Rows compared at once, few enough for the cache: 0.8 ns each, on a core of 2.5 GHz."""
 
 
-def check_indices(name: str, array: np.ndarray, device: int, extent: Extent) -> None:
+def check_indices(name: str, array: np.ndarray, device: int, ranges: DeviceRanges) -> None:
     """Raise `DabaError` for the first entry of a device's file that leads nowhere."""
     match name:
         case "camera_id":
-            check_range(array, 0, extent.cameras)
+            check_range(array, 0, ranges.cameras)
         case "point_id":
-            check_range(array, 0, extent.points)
+            check_range(array, 0, ranges.points)
         case "intra-id" | "inter-id":
-            check_range(array, 0, extent.observations)
+            check_range(array, 0, ranges.observations)
         case "intra-camera" | "inter-camera" | "outer-camera":
-            _check_ends(array, extent.camera_ptr, device, elsewhere=name == "inter-camera")
+            _check_ends(array, ranges.camera_ptr, device, elsewhere=name == "inter-camera")
         case "intra-point" | "inter-point" | "outer-point":
-            _check_ends(array, extent.point_ptr, device, elsewhere=name == "outer-point")
+            _check_ends(array, ranges.point_ptr, device, elsewhere=name == "outer-point")
 
 
-def check_numbers(name: str, array: np.ndarray, extent: Extent) -> None:
+def check_numbers(name: str, array: np.ndarray, ranges: DeviceRanges) -> None:
     """Raise `DabaError` for the first entry of a device's file that makes no sense."""
     match name:
         case "camera_id":
-            check_distinct(array, extent.cameras)
+            check_distinct(array, ranges.cameras)
         case "point_id":
-            check_distinct(array, extent.points)
+            check_distinct(array, ranges.points)
         case "cameras":
             check_finite("camera", array)
             check_rotations(array)
@@ -54,7 +55,7 @@ def check_numbers(name: str, array: np.ndarray, extent: Extent) -> None:
 
 
 def check_order(kind: str, records: Records) -> None:
-    """Raise `DabaError` unless observations are sorted as `Piece` says."""
+    """Raise `DabaError` unless observations are sorted as `DeviceBlock` says."""
     major, minor = records.point, records.camera
     if kind == "outer":
         major, minor = minor, major

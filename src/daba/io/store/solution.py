@@ -55,7 +55,7 @@ def begin_solution(path: PathLike) -> Path:
 def write_device(
     store: Store, device: int, cameras: Floats, points: Floats, folder: Path
 ) -> dict[str, int]:
-    """Write new cameras and points of a device, in the order of its piece, and give their
+    """Write new cameras and points of a device, in the order of its block, and give their
     checksums; its other files are linked, or copied where the file system has no links."""
     part = store.manifest.parts[device]
     state = {"cameras": np.asarray(cameras, np.float64), "points": np.asarray(points, np.float64)}

@@ -2,13 +2,13 @@
 
     manifest.json                       counts, and type, shape and CRC-32 of every file
     info-NAME.npy                       arrays of `problem.info`, such as colours
-    device-0000/camera_id.npy, …        what `layout.Piece` holds, one file for each array
+    device-0000/camera_id.npy, …        what `layout.DeviceBlock` holds, one file for each array
     device-0000/intra-id.npy            the problem's own number of each observation
     device-0000/constraint-shared.npy   the constraints, if there are any
     optics-params.npy, …                the cameras as their file describes them, if they are known
     device-0000/intra-pixels.npy        pixels of observations, if they are not u times focal
 
-A process opens only the pieces it works on; `Store.load` puts the whole problem together again.
+A process opens only the blocks it works on; `Store.load` puts the whole problem together again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from daba.io.store.manifest import (
     optics_file,
     read_manifest,
 )
-from daba.partition.ordering import Error, Extent, Piece, Records
+from daba.partition.ordering import DeviceBlock, DeviceRanges, Error, Records
 from daba.partition.partition import Partition
 from daba.partition.statistics import PartitionStatistics, StatisticsSum
 from daba.problem.constraints import (
@@ -85,9 +85,9 @@ class Store:
         return [part.counts.work for part in self.manifest.parts]
 
     @cached_property
-    def extent(self) -> Extent:
+    def ranges(self) -> DeviceRanges:
         parts = self.manifest.parts
-        return Extent(
+        return DeviceRanges(
             np.cumsum([0] + [part.counts.cameras for part in parts]),
             np.cumsum([0] + [part.counts.points for part in parts]),
             self.manifest.observations,
@@ -120,15 +120,15 @@ class Store:
     def _fitted_optics(self) -> Optics:
         rows = np.empty((self.manifest.cameras, 3))
         for device in range(self.devices):
-            piece, first = self.piece(device), self.extent.camera_ptr[device]
-            seen = Records.concatenate([piece.intra, piece.outer])
-            d = np.ascontiguousarray(piece.cameras[:, 12:])
-            rows[piece.camera_id] = forward_rows(
+            block, first = self.device_block(device), self.ranges.camera_ptr[device]
+            seen = Records.concatenate([block.intra, block.outer])
+            d = np.ascontiguousarray(block.cameras[:, 12:])
+            rows[block.camera_id] = forward_rows(
                 seen.camera - np.int32(first), seen.u, self.focal(device), d
             )
         return radial_optics(np.arange(len(rows), dtype=np.int32), rows)
 
-    def piece(self, device: int, error: Error = "ray") -> Piece:
+    def device_block(self, device: int, error: Error = "ray") -> DeviceBlock:
         """What a device holds, memory-mapped and read-only: of the pixel error, u are pixels and
         weights 1."""
         if error == "ray" and self.manifest.optics is not None and self.manifest.optics.solved:
@@ -136,7 +136,7 @@ class Store:
                 f"{self.path} is a solution in pixels, and its rays are those from before it: load "
                 "it and save it again (daba convert) to adjust it by rays"
             )
-        return Piece(
+        return DeviceBlock(
             camera_id=self.sound(device, "camera_id"),
             point_id=self.sound(device, "point_id"),
             cameras=self.sound(device, "cameras"),
@@ -152,7 +152,7 @@ class Store:
         return self.sound(device, "focal")
 
     def numbers(self, device: int) -> tuple[Ints, Ints]:
-        """The problem's numbers of the piece's intra and inter observations."""
+        """The problem's numbers of the block's intra and inter observations."""
         return self.array(device, "intra-id"), self.array(device, "inter-id")
 
     def array(self, device: int, name: str) -> np.ndarray:
@@ -162,7 +162,7 @@ class Store:
         array = self._open(path, self.manifest.parts[device].arrays[name])
         if new:
             with _named(path):
-                check_indices(name, array, device, self.extent)
+                check_indices(name, array, device, self.ranges)
         return array
 
     def sound(self, device: int, name: str) -> np.ndarray:
@@ -170,7 +170,7 @@ class Store:
         array, path = self.array(device, name), self._file(device, name)
         if path not in self._looked_through:
             with _named(path):
-                check_numbers(name, array, self.extent)
+                check_numbers(name, array, self.ranges)
             self._looked_through.add(path)
         return array
 
@@ -193,7 +193,7 @@ class Store:
 
     def statistics(self) -> PartitionStatistics:
         """Statistics of the partition that the store was made with."""
-        cameras, points = np.diff(self.extent.camera_ptr), np.diff(self.extent.point_ptr)
+        cameras, points = np.diff(self.ranges.camera_ptr), np.diff(self.ranges.point_ptr)
         device = np.arange(self.devices, dtype=np.int32)
         total = StatisticsSum(
             Partition(np.repeat(device, cameras), np.repeat(device, points), self.devices)

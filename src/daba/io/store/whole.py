@@ -33,7 +33,7 @@ def load_whole(store: Store) -> Problem:
         for device in _opened_ahead(store):
             whole.add(store, device, camera_order, point_order)
         parts = whole.constraints
-        joined = concatenate(parts, store.extent.camera_ptr, store.extent.point_ptr)
+        joined = concatenate(parts, store.ranges.camera_ptr, store.ranges.point_ptr)
         order = inverse(camera_order), inverse(point_order)
         taken = joined and joined.take(*order, (m.cameras, m.points))
         return _problem(store, whole, taken or Constraints()).validated()

@@ -54,35 +54,35 @@ def write_into(layout: Layout, folder: Path) -> None:
             info_arrays=write_info(folder, info_arrays),
             prior_losses=None if layout.constraints is None else layout.constraints.losses(),
             optics=None if problem.given_optics is None else write_optics(folder, problem.optics),
-            parts=[_write_piece(layout, a, folder) for a in range(layout.extent.devices)],
+            parts=[_write_block(layout, a, folder) for a in range(layout.ranges.devices)],
         ),
     )
 
 
-def _write_piece(layout: Layout, device: int, folder: Path) -> Part:
-    piece, (intra_id, inter_id, outer_id) = layout.piece(device), layout.numbers(device)
+def _write_block(layout: Layout, device: int, folder: Path) -> Part:
+    block, (intra_id, inter_id, outer_id) = layout.device_block(device), layout.numbers(device)
     optics = layout.problem.given_optics
     pixels = None if optics is None else optics.pixels
     arrays: dict[str, np.ndarray] = {
-        "camera_id": piece.camera_id,
-        "point_id": piece.point_id,
-        "focal": layout.problem.focal[piece.camera_id],
-        "cameras": piece.cameras,
-        "points": piece.points,
+        "camera_id": block.camera_id,
+        "point_id": block.point_id,
+        "focal": layout.problem.focal[block.camera_id],
+        "cameras": block.cameras,
+        "points": block.points,
     }
-    for kind, records in (("intra", piece.intra), ("inter", piece.inter), ("outer", piece.outer)):
+    for kind, records in (("intra", block.intra), ("inter", block.inter), ("outer", block.outer)):
         arrays |= {f"{kind}-{what}": array for what, array in records._asdict().items()}
     arrays |= {"intra-id": intra_id, "inter-id": inter_id}
     if pixels is not None:
         ids = ("intra", intra_id), ("inter", inter_id), ("outer", outer_id)
         arrays |= {f"{kind}-pixels": pixels[id] for kind, id in ids}
     counts = DeviceCounts(
-        len(piece.camera_id), len(piece.point_id), len(intra_id), len(inter_id), len(piece.outer.u)
+        len(block.camera_id), len(block.point_id), len(intra_id), len(inter_id), len(block.outer.u)
     )
     here = folder / device_folder(device)
     here.mkdir()
-    constraints = {} if piece.constraints is None else piece.constraints.to_arrays()
-    names = schema(counts, layout.extent.observations, pixels is not None)
+    constraints = {} if block.constraints is None else block.constraints.to_arrays()
+    names = schema(counts, layout.ranges.observations, pixels is not None)
     return Part(
         counts,
         write_arrays(

@@ -21,7 +21,7 @@ from daba.backends.operations import Block
 from daba.core.types import Bools, Floats, frozen, starts
 from daba.distributed.comm.base import Communicator, Exchange
 from daba.distributed.shard import Shard, State, join
-from daba.partition.ordering import Extent, Piece, Records
+from daba.partition.ordering import DeviceBlock, DeviceRanges, Records
 from daba.problem.problem import Ints
 
 KEPT: dict[Block, Block] = {"cameras": "points", "points": "cameras"}
@@ -104,7 +104,7 @@ class _Side:
 
     def __init__(self, shard: Shard, block: Block) -> None:
         cameras = block == "cameras"
-        self.ptr = shard.extent.camera_ptr if cameras else shard.extent.point_ptr
+        self.ptr = shard.ranges.camera_ptr if cameras else shard.ranges.point_ptr
         self.device_ptr = shard.devices.camera_ptr if cameras else shard.devices.point_ptr
         self.ghosts = shard.ghost_cameras if cameras else shard.ghost_points
         self.start, self.stop = self.ptr[shard.first], self.ptr[shard.first + shard.num_devices]
@@ -128,12 +128,12 @@ def make_copies(
     key, number = np.unique(device * side.ptr[-1] + side.places[theirs], return_inverse=True)
     source = np.empty(len(key), np.int32)
     source[number] = theirs
-    ptr = _extent(np.bincount(key // side.ptr[-1], minlength=shard.num_devices), comm)
+    ptr = _ranges(np.bincount(key // side.ptr[-1], minlength=shard.num_devices), comm)
     camera, point = _pair(block, number + ptr[shard.first], mine + kept.start)
     records = Records(camera.astype(np.int32), point.astype(np.int32), seen.u, seen.weight)
-    extent = Extent(*_pair(block, ptr, kept.ptr), shard.extent.observations)
+    ranges = DeviceRanges(*_pair(block, ptr, kept.ptr), shard.ranges.observations)
     rows = _pair(block, source, np.arange(kept.count, dtype=np.int32))
-    copied = _join(x, *rows, records, extent, shard)
+    copied = _join(x, *rows, records, ranges, shard)
     return _with_siblings(copied, block, side, side.places[source], x, comm, exchange)
 
 
@@ -179,7 +179,7 @@ def _observed(shard: Shard, block: Block) -> Records:
     return Records.concatenate([Records(*shard.intra[:4]), inter])
 
 
-def _extent(counts: np.ndarray, comm: Communicator) -> np.ndarray:
+def _ranges(counts: np.ndarray, comm: Communicator) -> np.ndarray:
     """Where each device's copies begin, given how many the devices here have."""
     everywhere = comm.gather(counts[:, None].astype(np.float64))[:, 0]
     return starts(everywhere)
@@ -190,24 +190,26 @@ def _join(
     camera_rows: Ints,
     point_rows: Ints,
     records: Records,
-    extent: Extent,
+    ranges: DeviceRanges,
     shard: Shard,
 ) -> Shard:
     """The devices with the given rows of x and only intra observations."""
     records = records.take(np.lexsort((records.camera, records.point)))
     last = shard.first + shard.num_devices
-    cameras = extent.camera_ptr[shard.first : last + 1] - extent.camera_ptr[shard.first]
-    points = extent.point_ptr[shard.first : last + 1] - extent.point_ptr[shard.first]
-    cuts = np.searchsorted(records.point, extent.point_ptr[shard.first : last + 1])
-    pieces = []
+    cameras = ranges.camera_ptr[shard.first : last + 1] - ranges.camera_ptr[shard.first]
+    points = ranges.point_ptr[shard.first : last + 1] - ranges.point_ptr[shard.first]
+    cuts = np.searchsorted(records.point, ranges.point_ptr[shard.first : last + 1])
+    blocks = []
     for a in range(shard.num_devices):
         camera_id = camera_rows[cameras[a] : cameras[a + 1]]
         point_id = point_rows[points[a] : points[a + 1]]
         intra, none = records.take(slice(cuts[a], cuts[a + 1])), records.take(slice(0))
-        pieces.append(
-            Piece(camera_id, point_id, x.cameras[camera_id], x.points[point_id], intra, none, none)
+        blocks.append(
+            DeviceBlock(
+                camera_id, point_id, x.cameras[camera_id], x.points[point_id], intra, none, none
+            )
         )
-    return join(pieces, shard.first, extent)
+    return join(blocks, shard.first, ranges)
 
 
 def _pair(block: Block, copied: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

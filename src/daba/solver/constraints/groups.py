@@ -9,7 +9,7 @@ import numpy as np
 
 from daba.core.types import Bools, Floats, Int32, Int64, distinct, frozen
 from daba.distributed.shard import Shard, State
-from daba.partition.ordering import Extent
+from daba.partition.ordering import DeviceRanges
 from daba.problem.problem import Ints
 
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ class GroupParts:
         """Of each part's group among all."""
         self.charged = _first_of_each(group)[here]
         """Whether the part is on the first device of its group, which is charged what all do."""
-        ptr = np.searchsorted(device, np.arange(shard.extent.devices + 1)).astype(np.int64)
+        ptr = np.searchsorted(device, np.arange(shard.ranges.devices + 1)).astype(np.int64)
         self.ghosts = np.flatnonzero(mine & ~here)
         own = np.arange(self.count, dtype=np.int32)
         self.exchange = comm.exchange(
             replace(
                 shard,
-                extent=Extent(ptr, ptr, 0),
+                ranges=DeviceRanges(ptr, ptr, 0),
                 camera_order=own,
                 point_order=own,
                 ghost_cameras=self.ghosts.astype(np.int32),

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from daba.distributed.shard import join
-from daba.partition.ordering import Extent, Piece
+from daba.partition.ordering import DeviceBlock, DeviceRanges
 from daba.solver.elimination import MOST_CAMERAS_FOR_PLAN, Cost, direct_pays, make_plan
 
 
 def with_factors(
-    memory: list[int], pieces: Iterable[Piece], extent: Extent, copies: bool = False
+    memory: list[int], blocks: Iterable[DeviceBlock], ranges: DeviceRanges, copies: bool = False
 ) -> list[int]:
     """Add the factors of each device, if the direct solver is what `auto` will choose: that is told
     by the plan of each device's factorization, made here as it is made for a solve."""
-    if extent.cameras > MOST_CAMERAS_FOR_PLAN:
+    if ranges.cameras > MOST_CAMERAS_FOR_PLAN:
         return memory
     costs, observations = [], 0
-    for device, piece in enumerate(pieces):
-        shard = join([piece], device, extent)
-        costs.append(make_plan(shard.intra, shard.devices, extent.largest)[1])
+    for device, block in enumerate(blocks):
+        shard = join([block], device, ranges)
+        costs.append(make_plan(shard.intra, shard.devices, ranges.largest)[1])
         observations += len(shard.intra.camera)
     total = Cost(*map(sum, zip(*costs, strict=True)))
     if not direct_pays(total, observations, copies):

@@ -143,8 +143,8 @@ def make_lm(
 ) -> LevenbergMarquardt:
     """The solver of a shard."""
     loss = Loss(options.loss.kind, float(options.loss.radius))
-    alone = comm.size == 1 and shard.extent.devices == 1
-    if alone and shard.extent.observations <= SMALL and options.linear_solver == "auto":
+    alone = comm.size == 1 and shard.ranges.devices == 1
+    if alone and shard.ranges.observations <= SMALL and options.linear_solver == "auto":
         from daba.backends.plain.operations import PlainOperations
 
         parts = make_lm_shard(shard, given, comm)
@@ -177,7 +177,7 @@ def _with_clusters(
     if not comm.any(bool(frames.max() > speed.most_frames)):
         parts = make_lm_shard(shard, given, comm)
         plan, cost = backend.plan(parts.obs, _here(parts), B)
-        crowded = shard.extent.devices == 1 and cost.density > CROWDED
+        crowded = shard.ranges.devices == 1 and cost.density > CROWDED
         if options.linear_solver == "direct":
             return parts, plan, 0.0
         if options.linear_solver == "auto" and _pays(cost, speed, parts, comm):
@@ -233,7 +233,7 @@ def _of_many(
     from daba.solver.lm.deflated import Deflated
 
     frames = float(network.comm.gather(_frames_of_devices(shard, given)).sum())
-    alone = parts.cluster_ptr[-1] == frames and shard.extent.devices == 1
+    alone = parts.cluster_ptr[-1] == frames and shard.ranges.devices == 1
     frames = frames if alone else max(MOTIONS, frames / MOST_MOTIONS)
     bodies, count = everywhere(parts, split_frames(shard, given, frames), network.comm)
     space = make_space(parts, ops, network, bodies, count)

@@ -64,8 +64,8 @@ def footprint(problem: Problem, partition: Partition) -> dict[str, Any]:
 def _memory(problem: Problem, partition: Partition, copies: bool = False) -> np.ndarray:
     """Memory of each device, (S,), without the program."""
     layout = lay_out(problem, partition)
-    pieces = (layout.piece(device) for device in range(partition.devices))
-    predicted = with_factors(statistics(problem, partition).memory, pieces, layout.extent, copies)
+    blocks = (layout.device_block(device) for device in range(partition.devices))
+    predicted = with_factors(statistics(problem, partition).memory, blocks, layout.ranges, copies)
     return np.array(predicted) - PROGRAM
 
 

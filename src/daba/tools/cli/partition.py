@@ -125,13 +125,13 @@ def _share(command: PartitionCommand, constraints: ConstraintOptions) -> _Shared
 
 
 def _whole(store: Store, s: PartitionStatistics) -> _Shared:
-    return _Shared(store.name, store.extent.observations, _predicted(s, store))
+    return _Shared(store.name, store.ranges.observations, _predicted(s, store))
 
 
 def _predicted(s: PartitionStatistics, shared: Layout | Store) -> PartitionStatistics:
     """The statistics with the memory of the linear solver that would be chosen."""
-    pieces = (shared.piece(device) for device in range(s.devices))
-    return replace(s, memory=with_factors(s.memory, pieces, shared.extent))
+    blocks = (shared.device_block(device) for device in range(s.devices))
+    return replace(s, memory=with_factors(s.memory, blocks, shared.ranges))
 
 
 def _print_devices(console: Console, s: PartitionStatistics, lm: LmFootprint | None) -> None:

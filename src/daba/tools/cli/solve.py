@@ -266,7 +266,7 @@ def _announced(
             report = inspect(problem)
             notes = [*report.constraints, *report.warnings]
         else:
-            e = problem.extent
+            e = problem.ranges
             sizes = e.cameras, e.points, e.observations
             notes = [f"a store of {e.devices} devices"]
         images = ImageNames.of(problem.info, sizes[0]).count(sizes[0])

@@ -126,12 +126,12 @@ class _Part:
 
 def _part_of_store(store: Store, result: Result, comm: Communicator) -> _Part:
     """The cameras of this process's devices, and all points that they see."""
-    from daba.distributed.scatter import piece_of
+    from daba.distributed.scatter import device_block
     from daba.distributed.shard import State, join
     from daba.problem import image_rows
 
     mine, options = sorted(result.local), result.options
-    shard = join([piece_of(store, device, options) for device in mine], mine[0], store.extent)
+    shard = join([device_block(store, device, options) for device in mine], mine[0], store.ranges)
     exchange = comm.exchange(shard)
     reached = shard.state()
     for whole, name, own in (
@@ -159,16 +159,16 @@ def _part_of_store(store: Store, result: Result, comm: Communicator) -> _Part:
             return Problem.from_optics(optics, at, x.points, camera_index=camera, point_index=point)
         return Problem(own, x.points, camera, point, u, weight, focal)
 
-    first, extent = mine[0], store.extent
-    own_points = np.arange(extent.point_ptr[first], extent.point_ptr[mine[-1] + 1])
+    first, ranges = mine[0], store.ranges
+    own_points = np.arange(ranges.point_ptr[first], ranges.point_ptr[mine[-1] + 1])
     indices = np.concatenate([own_points, shard.ghost_points])
     owners = Partition(
-        np.repeat(mine, np.diff(extent.camera_ptr)[mine]).astype(np.int32),
-        (np.searchsorted(extent.point_ptr, indices, side="right") - 1).astype(np.int32),
-        extent.devices,
+        np.repeat(mine, np.diff(ranges.camera_ptr)[mine]).astype(np.int32),
+        (np.searchsorted(ranges.point_ptr, indices, side="right") - 1).astype(np.int32),
+        ranges.devices,
     )
     numbers = np.concatenate([store.array(device, "camera_id") for device in mine])
-    share = len(camera) / extent.observations
+    share = len(camera) / ranges.observations
     return _Part.of(local(begun), local(reached), owners, numbers, shard.num_points, share)
 
 

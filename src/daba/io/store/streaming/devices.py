@@ -33,10 +33,10 @@ def sort_by_device(
     by_point: ObservationsByPoint, order: StreamedOrder, scratch: Path, limit: int
 ) -> ObservationsByDevice:
     """Renumber observations in device order; buckets end where devices do."""
-    partition, extent = order.partition, order.extent
-    S, C = partition.devices, extent.cameras
+    partition, ranges = order.partition, order.ranges
+    S, C = partition.devices, ranges.cameras
     track = by_point.track[order.point_order]
-    buckets = Buckets(scratch / "by-device", track, even_bounds(track, limit, extent.point_ptr))
+    buckets = Buckets(scratch / "by-device", track, even_bounds(track, limit, ranges.point_ptr))
     camera_index, point_index = inverse(order.camera_order), inverse(order.point_order)
     inter, outer, total = np.zeros(S, np.int64), np.zeros(C, np.int64), StatisticsSum(partition)
     for _, rows in by_point.buckets:
@@ -51,15 +51,15 @@ def sort_by_device(
     counts = [
         DeviceCounts(len(t), len(p), int(k.sum()) - int(n), int(n), int(o.sum()))
         for t, p, k, n, o in zip(
-            np.split(order.camera_order, extent.camera_ptr[1:-1]),
-            np.split(order.point_order, extent.point_ptr[1:-1]),
-            np.split(track, extent.point_ptr[1:-1]),
+            np.split(order.camera_order, ranges.camera_ptr[1:-1]),
+            np.split(order.point_order, ranges.point_ptr[1:-1]),
+            np.split(track, ranges.point_ptr[1:-1]),
             inter,
-            np.split(outer, extent.camera_ptr[1:-1]),
+            np.split(outer, ranges.camera_ptr[1:-1]),
             strict=True,
         )
     ]
-    crossing = Buckets(scratch / "outer", outer, even_bounds(outer, limit, extent.camera_ptr))
+    crossing = Buckets(scratch / "outer", outer, even_bounds(outer, limit, ranges.camera_ptr))
     return ObservationsByDevice(buckets, crossing, counts, total.statistics())
 
 
@@ -81,7 +81,7 @@ def write_devices(
     parts = []
     for device in devices:
         counts = by_device.counts[device]
-        names = schema(counts, order.extent.observations)
+        names = schema(counts, order.ranges.observations)
         parts.append(Part(counts, {name: entries[device][name] for name in names}))
     return parts
 
@@ -89,7 +89,7 @@ def write_devices(
 def _write_variables(
     source: Source, order: StreamedOrder, device: int, folder: Path
 ) -> dict[str, Entry]:
-    e = order.extent
+    e = order.ranges
     camera_id = order.camera_order[e.camera_ptr[device] : e.camera_ptr[device + 1]]
     point_id = order.point_order[e.point_ptr[device] : e.point_ptr[device + 1]]
     arrays: dict[str, np.ndarray] = {
@@ -106,9 +106,9 @@ def _write_own(
     order: StreamedOrder, by_device: ObservationsByDevice, device: int, folder: Path
 ) -> dict[str, Entry]:
     """Intra and inter observations, sorted by point and camera."""
-    cameras = order.extent.camera_ptr[device : device + 2]
+    cameras = order.ranges.camera_ptr[device : device + 2]
     with _Files(folder, device, by_device, order, ("intra", "inter")) as files:
-        for rows in by_device.buckets.within(*order.extent.point_ptr[device : device + 2]):
+        for rows in by_device.buckets.within(*order.ranges.point_ptr[device : device + 2]):
             rows = rows[np.lexsort((rows["camera"], rows["point"]))]
             here = (rows["camera"] >= cameras[0]) & (rows["camera"] < cameras[1])
             files.append("intra", rows[here])
@@ -123,7 +123,7 @@ def _write_outer(
 ) -> dict[str, Entry]:
     """Outer observations, sorted by camera and, as they were added so, point."""
     with _Files(folder, device, by_device, order, ("outer",)) as files:
-        for rows in by_device.outer.within(*order.extent.camera_ptr[device : device + 2]):
+        for rows in by_device.outer.within(*order.ranges.camera_ptr[device : device + 2]):
             files.append("outer", rows[np.argsort(rows["camera"], kind="stable")])
         return files.finish()
 
@@ -140,7 +140,7 @@ class _Files(ExitStack):
         kinds: tuple[str, ...],
     ) -> None:
         super().__init__()
-        arrays = schema(by_device.counts[device], order.extent.observations)
+        arrays = schema(by_device.counts[device], order.ranges.observations)
         self._writers = {
             name: self.enter_context(
                 ArrayWriter(folder / device_folder(device) / f"{name}.npy", dtype, shape)

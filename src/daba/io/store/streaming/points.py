@@ -11,12 +11,12 @@ import numpy as np
 from daba.io.source import Source
 from daba.io.store.streaming.buckets import ROW, Buckets, even_bounds
 from daba.partition.ordering import (
-    Extent,
-    extent_of,
+    DeviceRanges,
     first_cameras,
     inverse,
     order_cameras,
     order_points,
+    ranges_of,
 )
 from daba.partition.partition import (
     Chunk,
@@ -43,7 +43,7 @@ class StreamedOrder(NamedTuple):
     """Who owns what, and where it goes."""
 
     partition: Partition
-    extent: Extent
+    ranges: DeviceRanges
     camera_order: Ints
     """The problem's camera at each index of device order."""
     point_order: Ints
@@ -83,8 +83,8 @@ def find_order(
         own = slice(points.start, points.stop)
         partition.point_device[own] = split_points(camera, point, camera_device, devices, points)
         first[own] = first_cameras(index[camera], point, len(points))
-    extent = extent_of(partition, observations)
-    return StreamedOrder(partition, extent, camera_order, order_points(partition, first))
+    ranges = ranges_of(partition, observations)
+    return StreamedOrder(partition, ranges, camera_order, order_points(partition, first))
 
 
 def _chunks(buckets: Buckets) -> Iterator[Chunk]:
