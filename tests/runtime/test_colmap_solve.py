@@ -189,6 +189,19 @@ def test_points_behind_are_corrected(tmp_path: Path) -> None:
     assert "points behind images" in result.summary()
 
 
+def test_a_point_on_the_centre_of_a_camera_is_corrected(tmp_path: Path) -> None:
+    """Its depth is rounding, of either sign, and its pixel anywhere."""
+    r = synthetic(noise=0.5)
+    image = next(iter(r.images.values()))
+    seen = [p.point3D_id for p in image.points2D if p.has_point3D()]
+    for point in seen[:2]:
+        r.points3D[point].xyz = image.projection_center()
+    result = daba.solve(daba.load(written(r, tmp_path / "start")))
+    assert result.corrected == 2
+    assert result.colmap_errors is not None
+    assert result.colmap_errors["mean_px"] < 0.7
+
+
 @pytest.mark.parametrize(("method", "error"), [("daba", "ray"), ("lm", "ray"), ("lm", "pixel")])
 def test_a_store_of_a_model_gives_what_the_model_does(
     method: Any, error: Any, tmp_path: Path

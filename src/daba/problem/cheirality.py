@@ -46,15 +46,18 @@ def bring_to_front(
     number = np.zeros(problem.num_points, np.int32)
     number[which] = np.arange(len(which))
     at = number[problem.point_index[k]]
-    rays, centers = _rays(problem, k), problem.centers[problem.camera_index[k]]
+    size = _usual_distance(count_distances(problem) if distances is None else distances)
+    points = problem.points.copy()
+    points[which] += size
+    apart = problem.changed(points=points)  # no rays are made of points on a camera's centre
+    rays, centers = _rays(apart, k), problem.centers[problem.camera_index[k]]
     best, least = np.empty((len(which), 3)), np.full(len(which), np.inf)
     centroid, direction = _sums(at, centers, len(which)), _sums(at, rays, len(which))
     centroid /= np.bincount(at, minlength=len(which))[:, None]
     direction /= np.maximum(np.linalg.norm(direction, axis=1, keepdims=True), 1e-12)
-    size = _usual_distance(count_distances(problem) if distances is None else distances)
     candidates = [centroid + size * depth * direction for depth in DEPTHS]
     for candidate in [_meeting(at, rays, centers, centroid), *candidates]:
-        F = _objective(problem, k, at, candidate)
+        F = _objective(apart, k, at, candidate)
         better = F < least
         best[better], least[better] = candidate[better], F[better]
     found = np.isfinite(least)

@@ -15,6 +15,7 @@ import numpy as np
 from daba.core.camera_models import BY_ID, MODELS, PARAMETERS, CameraModel, image_points, unproject
 from daba.core.errors import DabaError
 from daba.core.types import Bools, Floats, Ints, distinct, frozen
+from daba.problem.checks import closest
 
 if TYPE_CHECKING:
     from daba.problem.problem import Problem
@@ -214,8 +215,9 @@ def compose(rigs: Floats, sensors: Floats) -> Floats:
 
 
 def observe(problem: Problem, chosen: np.ndarray | slice = slice(None)) -> tuple[Floats, Bools]:
-    """Where cameras see the points of some observations, in pixels, (n, 2), and whether they do."""
-    optics = problem.optics
+    """Where cameras see the points of some observations, in pixels, (n, 2), and whether they do:
+    not those on their centres, whose direction is rounding."""
+    optics, near = problem.optics, closest(problem.poses[:, 9:])
     image, point = problem.camera_index[chosen], problem.point_index[chosen]
     pixels, seen = np.empty((len(image), 2)), np.empty(len(image), bool)
     R, t = problem.poses[:, :9], problem.poses[:, 9:]
@@ -233,7 +235,11 @@ def observe(problem: Problem, chosen: np.ndarray | slice = slice(None)) -> tuple
             x = np.einsum("kji,kj->ki", R.take(i, axis=0).reshape(-1, 3, 3), δ)
             if optics.bundler:
                 x[x[:, 2] < 0] *= -1.0  # a camera of BAL sees a line, not a ray
-            pixels[k], seen[k] = image_points(known, params.take(i, axis=0), x)
+            pixels[k], visible = image_points(known, params.take(i, axis=0), x)
+            on_plane = np.abs(x[:, 2]) <= near.take(i)
+            if on_plane.any():
+                visible = visible & ~(on_plane & (np.abs(x).max(axis=1) <= near.take(i)))
+            seen[k] = visible
     return pixels, seen
 
 
