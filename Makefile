@@ -56,7 +56,7 @@ lint: $(TOOLS)  ## ruff and mypy
 	$(BIN)/mypy
 
 pytest: $(TOOLS)  ## Run the tests only
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile $(TESTS)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 quick:  ## Run the tests that are quick: no Triton, no installation
 	@$(MAKE) --no-print-directory pytest TESTS='-m "not slow"'

@@ -40,6 +40,12 @@ FILES = {
 }
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first, so that no process ends long after the others."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session")
 def compiled() -> Iterator[None]:
     """Kernels compiled, and BLAS on one thread, as `daba.solve` has it."""
