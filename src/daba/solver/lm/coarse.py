@@ -155,7 +155,10 @@ class CoarseSpace(BlockPattern):
         if self.size <= DENSE:
             E = np.zeros((self.size, self.size))
             for i, j, value in entries:  # never all of them at once
-                np.add.at(E, (i, j), value)
+                if self.shard.shared.count:  # several blocks may have the same parameter
+                    np.add.at(E, (i, j), value)
+                else:
+                    E[i, j] += value
             return E
         from scipy.sparse import coo_array
 
