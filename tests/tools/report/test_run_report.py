@@ -225,6 +225,8 @@ def put(value: Any, *keys: Any) -> Any:
         (put([], "iterations"), "no iterations"),
         (put("x", "iterations", 0, "seconds"), "could not convert string"),
         (put(None, "iterations", 0, "seconds"), "no time"),
+        (put(1e308, "iterations", 0, "seconds"), "no solve tells a number like 1e+308"),
+        (put(float("inf"), "iterations", 0, "bytes_sent"), "no solve tells a number like inf"),
         (drop("options", "devices"), "'devices' is missing"),
         (drop("overview", "map"), "'map' is missing"),
         (put("!!", "overview", "map", "points"), "base64"),

@@ -28,6 +28,8 @@ LATER = ("rounds", "all_reduces", "boundary_bytes", "summed_bytes", "network_sec
 """Columns that older histories do not have; there they are 0. …"""
 SO_FAR = {"rounds so far": ("rounds",), "bytes so far": ("boundary_bytes", "summed_bytes")}
 """… and what is added up from them."""
+LARGEST = 1e150
+"""Of numbers in a history: sums of such, and a margin beside them, are numbers still."""
 
 
 class Process(NamedTuple):
@@ -202,7 +204,7 @@ def _run(data: Any) -> RecordedRun:
     history = {name: np.array([_real(row[name]) for row in rows]) for name in COLUMNS}
     history |= {name: np.array([_real(row.get(name, 0)) for row in rows]) for name in LATER}
     for name, columns in SO_FAR.items():
-        history[name] = np.cumsum(sum(history[column] for column in columns))
+        history[name] = np.nancumsum(sum(history[column] for column in columns))
     if not np.isfinite(history["iteration"]).all() or not np.isfinite(history["seconds"]).all():
         raise ValueError("an iteration has no number or no time")
     sizes = {name: int(p[name]) for name in ("cameras", "points", "observations")}
@@ -246,7 +248,10 @@ def _dropped(data: Any) -> list[tuple[str, str]]:
 
 def _real(value: Any) -> float:
     """JSON has no NaN and no infinity: there it is null."""
-    return float("nan") if value is None else float(value)
+    number = float("nan") if value is None else float(value)
+    if abs(number) > LARGEST:  # not so of NaN
+        raise ValueError(f"no solve tells a number like {number:g}")
+    return number
 
 
 def _process(rank: Mapping[str, Any]) -> Process:
