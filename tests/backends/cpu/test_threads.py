@@ -6,13 +6,17 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from places import ROOT
 from scene_text import scene
 
-from daba.backends.cpu.threads import MOST, most_threads
+from daba.backends.cpu.threads import MOST, Pool, most_threads
 from daba.core.errors import DabaError
 
 THREADS = [1, 2, 4]
@@ -181,3 +185,60 @@ os.wait()
     )
     assert "REFUSED this process was forked from one that had solved already" in done.stdout
     assert "OpenMP" not in done.stderr
+
+
+class Claiming:
+    """A kernel of a `concurrent` function, in Python: `work` on each task, after a pause."""
+
+    def __init__(self, work: Callable[[int], None], pause: float = 0.0) -> None:
+        self.work, self.pause, self.lock = work, pause, threading.Lock()
+
+    def __call__(self, claimed: Any, done: Any, all_tasks: int, at_once: int, turns: int) -> None:
+        def claim() -> int:
+            with self.lock:
+                claimed[0] += at_once
+                return int(claimed[0]) - at_once
+
+        while (lo := claim()) < all_tasks:
+            for task in range(lo, min(lo + at_once, all_tasks)):
+                time.sleep(self.pause)
+                self.work(task)
+            with self.lock:
+                done[0] += min(at_once, all_tasks - lo)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_every_task_is_done_once_before_the_pool_returns(count: int) -> None:
+    pool = Pool(count)
+    try:
+        for tasks in (*range(20), 100):  # one after the other: who comes late finds the next
+            done: list[int] = []
+            pool.run(Claiming(done.append, 1e-4), tasks)
+            assert sorted(done) == list(range(tasks))
+    finally:
+        pool.close()
+
+
+@pytest.mark.parametrize("fails", ["a helper", "the caller"])
+def test_a_task_that_fails_ends_the_run_and_not_the_pool(fails: str) -> None:
+    caller = threading.current_thread()
+    finished: list[int] = []
+
+    def work(task: int) -> None:
+        if (threading.current_thread() is caller) == (fails == "the caller"):
+            raise MemoryError(f"task {task}")
+        time.sleep(0.01)  # so that the other gets something to do
+        finished.append(task)
+
+    pool = Pool(2)
+    try:
+        with pytest.raises(MemoryError, match="task"):
+            pool.run(Claiming(work), 10)
+        count = len(finished)
+        time.sleep(0.05)
+        assert len(finished) == count  # nobody is still at it
+        done: list[int] = []
+        pool.run(Claiming(done.append), 10)
+        assert sorted(done) == list(range(10))
+    finally:
+        pool.close()

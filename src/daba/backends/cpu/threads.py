@@ -1,20 +1,24 @@
 """How many threads the CPU kernels use, how they wait for each other, and those that we run kernels
 on ourselves.
 
-Such a kernel is a compiled function that lets go of Python's lock and works on the tasks lo : hi it
-is given. Tasks are cut by the problem alone and each writes its own results, so that no number of
-threads changes a bit.
+Such a kernel is a compiled function that lets go of Python's lock and works on the tasks that it
+claims. Tasks are cut by the problem alone and each writes its own results, so that neither the
+number of threads nor who claims what changes a bit.
 """
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
+
+import numpy as np
 
 from daba.core.errors import DabaError
 from daba.distributed.comm.base import usable_cores
@@ -28,6 +32,14 @@ SYMBOLS = "daba.backends.cpu.symbols"
 """Module that is loaded with the first kernel that is run without Numba."""
 MOST = "NUMBA_NUM_THREADS"
 """Environment variable that says how many threads there may be."""
+CLAIMS = 8
+"""Times that each thread claims tasks of a kernel, if all are equally quick."""
+TURNS = 100_000
+"""Looks at a counter, a tenth of a millisecond or two, before a thread that waits sleeps."""
+NAP = 5e-5
+"""Seconds that it sleeps before it looks again."""
+APART = 8
+"""Numbers in a line of the cache: no two counters share one."""
 WITH_BLAS = ("scipy.linalg", "torch", "mkl")
 """Packages that bring a BLAS of their own."""
 
@@ -173,21 +185,27 @@ class Pool:
         self.threads = threads
         self._workers = [_Worker() for _ in range(threads - 1)]
 
-    def run(self, kernel: Kernel, tasks: int, *args: Any) -> None:
-        """kernel(lo, hi, *args) on all tasks, in as many runs as there are threads."""
-        if (checked := getattr(kernel, "checked", None)) is not None:
-            kernel = checked(0, 0, *args)
+    def run(self, kernel: Any, tasks: int, *args: Any) -> None:
+        """A `concurrent` kernel on all tasks. Threads claim some at a time, so that nobody waits
+        for one that is slow to wake, but for what it has claimed."""
         runs = min(self.threads, tasks)
-        cuts = [tasks * n // runs for n in range(runs + 1)] if runs else [0]
-        busy = self._workers[: max(runs - 1, 0)]
-        for worker, lo, hi in zip(busy, cuts[1:-1], cuts[2:], strict=True):
-            worker.start(kernel, lo, hi, args)
+        if runs == 0:
+            return
+        size = tasks if runs == 1 else max(1, tasks // (runs * CLAIMS))
+        job, helpers = _Job(kernel, tasks, size, args), self._workers[: runs - 1]
+        for worker in helpers:
+            worker.offer(job)
         try:
-            if runs:
-                kernel(0, cuts[1], *args)
-        finally:
-            for worker in busy:
-                worker.wait()
+            job.run(TURNS)
+            while job.done[0] < tasks and job.failure is None:
+                time.sleep(NAP)
+            if job.failure is not None:
+                raise job.failure
+        except BaseException:
+            job.claimed[0] = tasks  # nobody begins any more
+            while any(worker.job is job for worker in helpers):
+                time.sleep(NAP)
+            raise
 
     def close(self) -> None:
         for worker in self._workers:
@@ -195,41 +213,53 @@ class Pool:
         self._workers = []
 
 
+class _Job:
+    """All tasks of a kernel, and how many are claimed and done."""
+
+    def __init__(self, kernel: Any, tasks: int, size: int, args: tuple[Any, ...]) -> None:
+        counters = np.zeros(2 * APART, np.int64)
+        self.claimed, self.done = counters[:1], counters[APART:]
+        self.tasks = tasks
+        self.args = self.claimed, self.done, tasks, size, 0, *args
+        self.kernel: Kernel = kernel
+        if (checked := getattr(kernel, "checked", None)) is not None:
+            self.kernel = checked(*self.args)
+        self.failure: BaseException | None = None
+
+    def run(self, turns: int = 0) -> None:
+        claimed, done, tasks, size, _, *args = self.args
+        self.kernel(claimed, done, tasks, size, turns, *args)
+
+
 class _Worker:
-    """One thread. Two locks hand work over: cheaper than queues, whose turns a kernel of some
-    hundred microseconds would feel."""
+    """One thread, which takes up the latest job that it is offered."""
 
     def __init__(self) -> None:
-        self.go, self.done = threading.Lock(), threading.Lock()
+        self.go, self.told, self.ended = threading.Lock(), False, False
         self.go.acquire()
-        self.done.acquire()
-        self.job: tuple[Kernel, int, int, tuple[Any, ...]] | None = None
-        self.failure: BaseException | None = None
-        self.thread = threading.Thread(target=self._loop, daemon=True)
-        self.thread.start()
+        self.offered: _Job | None = None
+        self.job: _Job | None = None
+        """What it is at."""
+        _thread.start_new_thread(self._loop, ())
 
-    def start(self, kernel: Kernel, lo: int, hi: int, args: tuple[Any, ...]) -> None:
-        self.job = kernel, lo, hi, args
-        self.go.release()
-
-    def wait(self) -> None:
-        self.done.acquire()
-        if self.failure is not None:
-            failure, self.failure = self.failure, None
-            raise failure
+    def offer(self, job: _Job | None) -> None:
+        self.offered = job
+        if not self.told:
+            self.told = True
+            self.go.release()
 
     def end(self) -> None:
-        self.job = None
-        self.go.release()
+        self.ended = True
+        self.offer(None)
 
     def _loop(self) -> None:
-        while True:
+        while not self.ended:
             self.go.acquire()
-            if self.job is None:
-                return
-            kernel, lo, hi, args = self.job
-            try:
-                kernel(lo, hi, *args)
-            except BaseException as failure:
-                self.failure = failure
-            self.done.release()
+            self.told = False
+            self.job, self.offered = self.offered, None
+            if self.job is not None and self.job.claimed[0] < self.job.tasks:
+                try:
+                    self.job.run()
+                except BaseException as failure:
+                    self.job.failure = failure
+            self.job = None
