@@ -269,20 +269,23 @@ def _observations(
         else getattr(parts[0], name)
         for name in ("camera", "point", "u", "weight")
     )  # fmt: skip
-    image_at = _in_device_order(
-        shard.num_cameras, shard.ranges.camera_ptr[shard.first], shard.ghost_cameras
-    )
-    key = point.astype(np.int64) * (int(cluster.max()) + 1) + cluster[frame[image]]
-    key = key * shard.ranges.cameras + image_at[image]
-    if not (np.diff(key) > 0).all():
-        order = np.argsort(key, kind="stable")
-        image, point, xy, weight = image[order], point[order], xy[order], weight[order]
-        key = key[order]
-    of = frame[image]
-    points = shard.num_points + len(shard.ghost_points)
+    of, points = frame[image], shard.num_points + len(shard.ghost_points)
+    if len(shard.inter.camera) or int(cluster.max(initial=0)) > 0:  # else they are sorted already
+        image_at = _in_device_order(
+            shard.num_cameras, shard.ranges.camera_ptr[shard.first], shard.ghost_cameras
+        )
+        key = point.astype(np.int64) * (int(cluster.max()) + 1) + cluster[of]
+        key = key * shard.ranges.cameras + image_at[image]
+        if not (np.diff(key) > 0).all():
+            order = np.argsort(key, kind="stable")
+            image, point, of, xy, weight, key = (
+                values.take(order, axis=0) for values in (image, point, of, xy, weight, key)
+            )
+        runs = _first(key // shard.ranges.cameras)
+    else:
+        runs = _first(point)
     ptr = pointers(point, points)
-    runs = _first(key // shard.ranges.cameras)
-    lengths = np.diff(np.append(runs, len(key)))
+    lengths = np.diff(np.append(runs, len(point)))
     by_point = mine = np.flatnonzero(of < num_frames)
     if len(shard.ghost_points):
         at = _in_device_order(

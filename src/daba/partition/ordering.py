@@ -38,7 +38,7 @@ class NumpyArrays:
         return array
 
     def take(self, array: Any, index: Any) -> Any:
-        return array[index]
+        return array.take(index, axis=0)  # of rows of two numbers ten times as fast as [index]
 
     def concatenate(self, parts: Sequence[Any]) -> Any:
         return np.concatenate(parts)
