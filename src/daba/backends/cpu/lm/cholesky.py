@@ -132,13 +132,15 @@ def fill_tiles(lo: int, hi: int, plan: Plan, blocks: Matrix, D: Blocks, fixed: M
 
 @kernel
 def substitute(
-    lo: int, hi: int, plan: Plan, tiles: Blocks, inverses: Blocks, rhs: Matrix, x: Matrix
+    lo: int, hi: int, plan: Plan, tiles: Blocks, inverses: Blocks, rhs: Blocks, x: Blocks
 ):
-    """x = L⁻ᵀ L⁻¹ rhs of the clusters lo : hi; rhs and x are (F, B)."""
+    """x = L⁻ᵀ L⁻¹ rhs, a task for each column and cluster; rhs and x are (columns, F, B)."""
     n = tiles.shape[1]
-    for c in range(lo, hi):
-        first = plan.cluster_ptr[c]
-        last = plan.cluster_ptr[c + 1]
+    clusters = len(plan.cluster_ptr) - 1
+    for t in range(lo, hi):
+        column = t // clusters
+        first = plan.cluster_ptr[t - column * clusters]
+        last = plan.cluster_ptr[t - column * clusters + 1]
         y = np.zeros((last - first, n))
         for place in range(first * plan.size, last * plan.size):
             i = plan.frame_at[place]
@@ -146,7 +148,7 @@ def substitute(
                 tile = place // plan.size
                 at = B * (place - tile * plan.size)
                 for a in range(B):
-                    y[tile - first, at + a] = rhs[i, a]
+                    y[tile - first, at + a] = rhs[column, i, a]
         solve_tiles(plan, first, last, tiles, inverses, y)
         for place in range(first * plan.size, last * plan.size):
             i = plan.frame_at[place]
@@ -154,4 +156,4 @@ def substitute(
                 tile = place // plan.size
                 at = B * (place - tile * plan.size)
                 for a in range(B):
-                    x[i, a] = y[tile - first, at + a]
+                    x[column, i, a] = y[tile - first, at + a]

@@ -52,11 +52,9 @@ class Factors:
 
     def solve(self, r: Floats) -> Floats:
         """S_cc⁻¹ r of each cluster c, (F, B), or of several columns, (F, B, w)."""
-        if r.ndim == 3:
-            columns = [np.ascontiguousarray(r[:, :, n]) for n in range(r.shape[2])]
-            return np.stack([self.solve(column) for column in columns], axis=2)
-        out, clusters = np.empty_like(r), len(self.plan.cluster_ptr) - 1
+        columns = np.ascontiguousarray(np.moveaxis(r, 2, 0)) if r.ndim == 3 else r[None]
+        out, tasks = np.empty_like(columns), len(columns) * (len(self.plan.cluster_ptr) - 1)
         self.pool.run(
-            self.kernels.substitute, clusters, self.plan, self.tiles, self.inverses, r, out
+            self.kernels.substitute, tasks, self.plan, self.tiles, self.inverses, columns, out
         )
-        return out
+        return np.ascontiguousarray(np.moveaxis(out, 0, 2)) if r.ndim == 3 else out[0]
