@@ -18,7 +18,7 @@ from daba.backends.cpu.kernels.binding import (
     inlined,
     run_file,
 )
-from daba.backends.cpu.lm import blocks, records, tiles
+from daba.backends.cpu.lm import blocks, factors, tiles
 from daba.core import camera_models, decisions, formulas, lenses, lm, pixel, ray
 from daba.core.lm import Kind
 
@@ -39,7 +39,7 @@ def kernels(kind: Kind) -> Any:
         "STEP_BOUND": decisions.STEP_BOUND, "LEAST_DIAGONAL": decisions.LEAST_DIAGONAL,
         "B": B, "OWN": kind.own, "N": kind.shared, "G": kind.columns,
         "RIG": kind.sensors != "none", "SENSORS": kind.sensors == "refined",
-        "PACKED": records.packed(B), "ADDED": records.added(B), "AHEAD": AHEAD,
+        "PACKED": factors.packed_width(B), "ADDED": factors.added_width(B), "AHEAD": AHEAD,
         "add_block": blocks.add_block(B),
         "unpack": blocks.unpack(B), "prefetch": blocks.prefetch, "solve_tiles": tiles.solve_tiles,
         "LANES": vectors.LANES, "spread": vectors.spread, "any_lane": vectors.any_lane,

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from daba.backends.cpu.compiled import compiled
-from daba.backends.cpu.lm import records
-from daba.backends.cpu.lm.factors import Factors
+from daba.backends.cpu.lm.factors import Factors, added_width, record_width
 from daba.backends.cpu.threads import Pool
 from daba.backends.lm import HostArrays, nothing
 from daba.core.decisions import LEAST_DIAGONAL
@@ -32,7 +31,7 @@ class CpuOperations(HostArrays):
         B, G = shard.kind.block, shard.kind.columns
         F, I = shard.num_frames, int(shard.images.frame_ptr[-1])
         K, all_points = len(shard.obs.frame), len(shard.x.points)
-        self.J, self.Jg = np.empty((K, records.record(B))), np.empty((K, 2 * G))
+        self.J, self.Jg = np.empty((K, record_width(B))), np.empty((K, 2 * G))
         self.J[:, 2 * B + 2 :] = 0.0  # read as if it were numbers
         self.U, self.g = np.zeros((F, B, B)), np.zeros((F, B))
         self.V, self.g_l = np.zeros((all_points, 6)), np.zeros((all_points, 3))
@@ -44,7 +43,7 @@ class CpuOperations(HostArrays):
         self.buffers = make_buffers(shard)
         self.pushed = np.empty((int(self.buffers.ptr[-1]), B))
         rows = int(self.buffers.ptr[-1]) if shard.crowding >= WORTH_BUFFERS else 0
-        self.added = np.empty((rows, records.added(B)))
+        self.added = np.empty((rows, added_width(B)))
         self.sums = np.zeros((len(shard.point_tasks.device), 3))
         self.decrease = np.zeros(len(shard.point_tasks.device))
 
