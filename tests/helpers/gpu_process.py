@@ -15,6 +15,7 @@ from typing import Any
 
 import constrained
 import numpy as np
+from quick_interpreter import quicken
 from scene_for_gpu import tiny_problem
 
 import daba
@@ -28,7 +29,9 @@ from daba.solver.make import gpu_solver
 def main() -> None:
     out, device, *methods = sys.argv[1:]
     comm: Any = communicator()
-    small = device == "cpu"  # in the interpreter
+    small = device == "cpu"
+    if small:
+        quicken()
     problem = tiny_problem(4, 8) if small else tiny_problem(12, 200)
     devices = 2 if small else 4
     partition = daba.partition_from_arrays(problem, np.arange(problem.num_cameras) % devices)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import pytest
 
 import daba
 from daba.backends.cpu import cache, compiler
+from daba.core.lm import Kind
 from daba.core.options import Options
 from daba.distributed.comm.base import Communicator
 from daba.distributed.shard import make_shard
-from daba.runtime.compile import jobs_for
+from daba.runtime.compile import jobs_for, lm_jobs
 from daba.solver.make import make_linear_solver
 from helpers import random_partition, random_problem
 
@@ -60,6 +62,22 @@ def test_only_what_a_solve_needs_is_compiled() -> None:
     }  # fmt: skip
     more = names(devices=2, refine="none", linear_solver="direct", constrained=True) - paper
     assert more == {"product", "intrinsics_systems"}
+
+
+def test_what_knows_no_error_is_compiled_once_for_all_of_the_same_sizes() -> None:
+    """Rays with three coefficients, and two camera models with as many parameters of their own."""
+    kinds = [Kind("ray", own=3)]
+    kinds += [
+        Kind("pixel", (name,), (refined,), own=3)
+        for name, refined in (("RADIAL", (0, 3, 4)), ("SIMPLE_PINHOLE", (0, 1, 2)))
+    ]
+    jobs = [set(lm_jobs(kind, coarse=True)) for kind in kinds]
+    own = {"linearize", "objective", "settle_points", "visible"}
+    for one, other in combinations(jobs, 2):
+        assert {job.arguments[0][1] for job in one ^ other} == own
+        assert {job.arguments[0][1] for job in one & other}.isdisjoint(own)
+    wider = set(lm_jobs(Kind("ray", own=3, shared=1), coarse=True))
+    assert {job.arguments[0][1] for job in wider & jobs[0]} == {"factor"}
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ class Cpu:
         return CpuOperations(parts, loss, self.pool)
 
     def plan(self, obs: Observations, cluster: Int32, block: int) -> tuple[Any, Cost]:
-        from daba.solver.lm.symbolic import make_plan
+        from daba.solver.lm.plan import make_plan
 
         return make_plan(obs, cluster, block)
 

@@ -44,18 +44,19 @@ def lm_jobs(kind: Kind, coarse: bool) -> list[Job]:
     from daba.backends.cpu.compiled import compiled
 
     k = compiled("lm.binding", "kernels", kind)
-    used = [k.linearize, k.settle_points, compiled("lm.tiles").factor, k.form, k.substitute]
-    used += [k.back_substitute, k.objective, k.linearize_frames, k.push_points, k.push_frames]
-    used += [k.pull_own, k.damp_points, k.fill_tiles, k.pull_others]
-    used += [k.form_by_point, k.form_frames]
+    a = compiled("lm.binding", "algebra", kind.block, kind.columns)
+    used = [k.linearize, k.settle_points, compiled("lm.tiles").factor, a.form, a.substitute]
+    used += [a.back_substitute, k.objective, a.linearize_frames, a.push_points, a.push_frames]
+    used += [a.pull_own, a.damp_points, a.fill_tiles, a.pull_others]
+    used += [a.form_by_point, a.form_frames]
     if kind.error == "pixel":
         used += [k.visible]
     if kind.columns:
-        used += [k.linearize_shared, k.shared_columns]
+        used += [a.linearize_shared, a.shared_columns]
     if coarse or kind.columns:
-        used += [k.coarse_rows, k.coarse_matrix, k.coarse_dots, k.coarse_correct]
+        used += [a.coarse_rows, a.coarse_matrix, a.coarse_dots, a.coarse_correct]
     if coarse:
-        used += [k.gap_runs, k.gap_pull, k.gap_push]
+        used += [a.gap_runs, a.gap_pull, a.gap_push]
     return [job(kernel) for kernel in used]
 
 

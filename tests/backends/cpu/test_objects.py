@@ -13,9 +13,9 @@ import pytest
 from places import ROOT
 from scene_text import scene
 
-from daba.backends.cpu import cache, compiler, objects, symbols
+from daba.backends.cpu import cache, compiler, symbols
 from daba.backends.cpu.cache import Job, Name, job
-from daba.backends.cpu.compiled import Kernel, fit, parse
+from daba.backends.cpu.compiled import DamageError, Kernel, LinkError, fit, parse, read
 from daba.core.types import Tasks
 
 pytestmark = pytest.mark.skipif(not symbols.usable(), reason="not on this system")
@@ -121,8 +121,8 @@ def test_code_of_another_installation_or_cpu_is_not_loaded(
     monkeypatch.setattr(cache, "_STAMP", other)
     assert not job(kernel).finished
     assert kernel._load() == []
-    with pytest.raises(objects.DamageError):
-        objects.read(job(kernel).object)
+    with pytest.raises(DamageError):
+        read(job(kernel).object)
 
 
 def test_arguments_of_other_kinds_are_left_to_numba(asked: list[Job]) -> None:
@@ -137,8 +137,8 @@ def test_arguments_of_other_kinds_are_left_to_numba(asked: list[Job]) -> None:
 def test_results_that_only_numba_can_make_are_left_to_it(asked: list[Job]) -> None:
     kernel = Kernel(Name("kernel_jobs", "twice"))
     cache.compile_jobs([job(kernel)], tell=False)
-    with pytest.raises(objects.LinkError):
-        objects.read(job(kernel).object)
+    with pytest.raises(LinkError):
+        read(job(kernel).object)
     asked.clear()
     assert kernel(np.arange(3.0)).tolist() == [0.0, 2.0, 4.0]
     assert asked == []

@@ -29,21 +29,27 @@ LAUNCHERS: dict[str, list[str]] = {
 ENVIRONMENT = SMALL_MACHINE | {"TRITON_INTERPRET": "1"}
 
 
-def found_by(launcher: str, out: Path, refine: str) -> dict[str, np.ndarray]:
+def found_by(launcher: str, out: Path, *refined: str) -> dict[str, np.ndarray]:
     run = subprocess.run(
-        [*LAUNCHERS[launcher], str(SCRIPT), str(out), "cpu", refine],
+        [*LAUNCHERS[launcher], str(SCRIPT), str(out), "cpu", *refined],
         env=os.environ | ENVIRONMENT, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-3000:]
     with np.load(out) as found:
-        return {name.removeprefix(f"{refine} "): array for name, array in found.items()}
+        return dict(found.items())
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+    return found_by("alone", tmp_path_factory.mktemp("alone") / "one.npz", "sweep", "none")
 
 
 @pytest.mark.parametrize(("launcher", "refine"), [("torchrun", "sweep"), ("mpiexec", "none")])
-def test_two_processes_find_what_one_finds(launcher: str, refine: str, tmp_path: Path) -> None:
+def test_two_processes_find_what_one_finds(
+    launcher: str, refine: str, alone: dict[str, np.ndarray], tmp_path: Path
+) -> None:
     """Without refinement both blocks are told at once; in a sweep cameras and points by turns."""
-    alone = found_by("alone", tmp_path / "one.npz", refine)
     two = found_by(launcher, tmp_path / "two.npz", refine)
-    assert alone["sent"] == 0 < two["sent"]
-    for name in ("F", "points", "cameras"):
+    assert alone[f"{refine} sent"] == 0 < two[f"{refine} sent"]
+    for name in (f"{refine} {what}" for what in ("F", "points", "cameras")):
         assert two[name].tobytes() == alone[name].tobytes(), name

@@ -28,9 +28,9 @@ from daba.solver.lm.coarse import make_space
 from daba.solver.lm.direct import Direct
 from daba.solver.lm.linear import Whole
 from daba.solver.lm.network import Network
+from daba.solver.lm.plan import make_plan
 from daba.solver.lm.renewed import Renewed, frames_alone
 from daba.solver.lm.solver import LevenbergMarquardt, add_parameters, retract
-from daba.solver.lm.symbolic import make_plan
 
 pytestmark = pytest.mark.usefixtures("compiled")
 

@@ -31,6 +31,7 @@ BOUND = ("decisions", "formulas", "lenses", "pixel", "ray", "camera_models", "lm
 HERE = Path(__file__).parent
 SOURCES = [
     HERE / "lean.py",
+    HERE / "compiled.py",
     HERE / "objects.py",
     *sorted(HERE.glob("kernels/*.py")),
     *sorted(HERE.glob("lm/*.py")),

@@ -1,25 +1,35 @@
 """Kernels by name, for those who run them: found when first called, as machine code in the cache
-(`objects.py`), or by Numba, and in both cases compiled by a worker if nobody has yet.
+that is only mapped into memory, or by Numba, and in both cases compiled by a worker if nobody has
+yet.
 
 Nothing that defines a kernel is imported here: it would import Numba.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import json
+import mmap
+import os
 import threading
+import zlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from daba.backends.cpu import cache, objects, symbols
+from daba.backends.cpu import cache, symbols
 from daba.backends.cpu.cache import Job, Name, job
+from daba.backends.cpu.symbols import address_of
 from daba.backends.cpu.threads import follow
 
 HERE = __name__.rpartition(".")[0]
 NUMBERS = {"int": {int, np.int64}, "float": {float, np.float64}, "bool": {bool, np.bool_}}
 """Types that a number may have."""
+CHECKSUM = 4
+"""Bytes, before all others. Against damage, not against evil: whoever can write here is trusted."""
 
 
 class Kernel:
@@ -69,13 +79,13 @@ def _loaded(one: Job) -> tuple[list[Any], Callable[..., Any]] | None:
     """What a job has compiled, once more should that be damaged; None for what is Numba's."""
     try:
         try:
-            linked = objects.read(one.object)
-        except objects.DamageError:
+            linked = read(one.object)
+        except DamageError:
             one.forget()
             cache.compile_jobs([one], tell=False)
-            linked = objects.read(one.object)
-        return parse(linked.signature), objects.install(linked)
-    except (*objects.FAILURES, ImportError, OSError, ValueError, AttributeError):
+            linked = read(one.object)
+        return parse(linked.signature), install(linked)
+    except (LinkError, DamageError, ImportError, OSError, ValueError, AttributeError):
         return None
 
 
@@ -136,3 +146,77 @@ def fit(values: Sequence[Any], signature: list[Any]) -> bool:
         elif type(value) not in kind:
             return False
     return True
+
+
+class LinkError(Exception):
+    """Left to Numba."""
+
+
+class DamageError(Exception):
+    """Not what a worker has written."""
+
+
+class Linked(NamedTuple):
+    """An image, and what is to be done to it."""
+
+    wrapper: int
+    """Its place."""
+    writable: int
+    """Begin of what is not code or constant, on a page of its own."""
+    symbols: list[str]
+    signature: list[Any]
+    """Types of arguments, as `kernels/signatures.py` spells them."""
+    addresses: np.ndarray
+    """Places, what stands there (the address of a symbol by its number, of the image if that is
+    −1), and what is added, (·, 3)."""
+    image: bytes
+
+
+def save(file: Path, linked: Linked | None) -> None:
+    """For others to read; None: it is Numba's."""
+    text = b""
+    if linked is not None:
+        *words, addresses, image = linked
+        text = json.dumps([*words, len(addresses)]).encode() + b"\n" + addresses.tobytes() + image
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_name(f"{file.name}.{os.getpid()}")
+    new.write_bytes(zlib.crc32(text).to_bytes(CHECKSUM) + text)
+    new.replace(file)
+
+
+def read(file: Path) -> Linked:
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise DamageError(str(error)) from error
+    text = raw[CHECKSUM:]
+    if len(raw) < CHECKSUM or zlib.crc32(text).to_bytes(CHECKSUM) != raw[:CHECKSUM]:
+        raise DamageError(f"{file} is not as it was written")
+    if not text:
+        raise LinkError("it was found so when it was compiled")
+    line, _, rest = text.partition(b"\n")
+    wrapper, writable, symbols, signature, count = json.loads(line)
+    addresses = np.frombuffer(rest, np.int64, 3 * count).reshape(count, 3)
+    image = rest[addresses.nbytes :]
+    return Linked(wrapper, writable, symbols, signature, addresses, image)
+
+
+_WRAPPER = ctypes.PYFUNCTYPE(*[ctypes.py_object] * 4)
+_kept: list[Any] = []
+"""Code stays for as long as the process."""
+
+
+def install(linked: Linked) -> Callable[..., Any]:
+    """Map an image into memory; returns what is called with None, a tuple of arguments, None."""
+    memory = mmap.mmap(-1, len(linked.image), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.write(linked.image)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    of = np.array([*map(address_of, linked.symbols), base])  # of the image by −1
+    place, number, added = linked.addresses.T
+    code = np.frombuffer(memory, np.uint8)
+    code[place[:, None] + np.arange(8)] = (of[number] + added).view(np.uint8).reshape(-1, 8)
+    size, rights = ctypes.c_size_t(linked.writable), mmap.PROT_READ | mmap.PROT_EXEC
+    if ctypes.pythonapi.mprotect(ctypes.c_void_p(base), size, rights):
+        raise LinkError("memory that was written to cannot be executed here")
+    _kept.append(code)
+    return _WRAPPER(base + linked.wrapper)

@@ -1,5 +1,6 @@
-"""Kernels that are loaded without Numba, whose import and loading take half a second of a process:
-the machine code that a worker has compiled is linked there, and here only mapped into memory.
+"""Machine code that is loaded without Numba, whose import and loading take half a second of a
+process: a worker links what it has compiled, and who runs it only maps it into memory
+(`compiled.py`).
 
 Numba compiles for the large code model, so all that ties an object to the rest of a process are
 whole addresses. A worker lays the sections out and notes where in this image an address stands,
@@ -9,19 +10,13 @@ another system, or wants Python objects that only Numba makes, is left to Numba.
 
 from __future__ import annotations
 
-import ctypes
-import json
 import mmap
-import os
 import struct
-import zlib
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from daba.backends.cpu.symbols import address_of
+from daba.backends.cpu.compiled import Linked, LinkError
 
 _SECTION = np.dtype([
     ("name", "<u4"), ("type", "<u4"), ("flags", "<u8"), ("address", "<u8"), ("offset", "<u8"),
@@ -44,35 +39,6 @@ CONSTANTS = "PyList_GetItem"
 """With it kernels get at Python objects that Numba makes for them, such as types of results."""
 IMAGE = -1
 """Not of a symbol."""
-CHECKSUM = 4
-"""Bytes, before all others. Against damage, not against evil: whoever can write here is trusted."""
-
-
-class LinkError(Exception):
-    """Left to Numba."""
-
-
-class DamageError(Exception):
-    """Not what a worker has written."""
-
-
-FAILURES = (LinkError, DamageError)
-
-
-class Linked(NamedTuple):
-    """An image, and what is to be done to it."""
-
-    wrapper: int
-    """Its place."""
-    writable: int
-    """Begin of what is not code or constant, on a page of its own."""
-    symbols: list[str]
-    signature: list[Any]
-    """Types of arguments, as `kernels/signatures.py` spells them."""
-    addresses: np.ndarray
-    """Places, what stands there (the address of a symbol by its number, of the image if that is
-    −1), and what is added, (·, 3)."""
-    image: bytes
 
 
 def link(elf: bytes, wrapper: str, environment: str, signature: list[Any]) -> Linked:
@@ -144,53 +110,3 @@ def _lay_out(sections: Any) -> tuple[dict[int, int], int, int]:
             place[int(s)] = end = -(-end // align) * align
             end += int(sections[s]["size"])
     return place, -(-end // 8) * 8, writable
-
-
-def save(file: Path, linked: Linked | None) -> None:
-    """For others to read; None: it is Numba's."""
-    text = b""
-    if linked is not None:
-        *words, addresses, image = linked
-        text = json.dumps([*words, len(addresses)]).encode() + b"\n" + addresses.tobytes() + image
-    file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_name(f"{file.name}.{os.getpid()}")
-    new.write_bytes(zlib.crc32(text).to_bytes(CHECKSUM) + text)
-    new.replace(file)
-
-
-def read(file: Path) -> Linked:
-    try:
-        raw = file.read_bytes()
-    except OSError as error:
-        raise DamageError(str(error)) from error
-    text = raw[CHECKSUM:]
-    if len(raw) < CHECKSUM or zlib.crc32(text).to_bytes(CHECKSUM) != raw[:CHECKSUM]:
-        raise DamageError(f"{file} is not as it was written")
-    if not text:
-        raise LinkError("it was found so when it was compiled")
-    line, _, rest = text.partition(b"\n")
-    wrapper, writable, symbols, signature, count = json.loads(line)
-    addresses = np.frombuffer(rest, np.int64, 3 * count).reshape(count, 3)
-    image = rest[addresses.nbytes :]
-    return Linked(wrapper, writable, symbols, signature, addresses, image)
-
-
-_WRAPPER = ctypes.PYFUNCTYPE(*[ctypes.py_object] * 4)
-_kept: list[Any] = []
-"""Code stays for as long as the process."""
-
-
-def install(linked: Linked) -> Callable[..., Any]:
-    """Map an image into memory; returns what is called with None, a tuple of arguments, None."""
-    memory = mmap.mmap(-1, len(linked.image), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.write(linked.image)
-    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    of = np.array([*map(address_of, linked.symbols), base])  # of the image by −1
-    place, number, added = linked.addresses.T
-    code = np.frombuffer(memory, np.uint8)
-    code[place[:, None] + np.arange(8)] = (of[number] + added).view(np.uint8).reshape(-1, 8)
-    size, rights = ctypes.c_size_t(linked.writable), mmap.PROT_READ | mmap.PROT_EXEC
-    if ctypes.pythonapi.mprotect(ctypes.c_void_p(base), size, rights):
-        raise LinkError("memory that was written to cannot be executed here")
-    _kept.append(code)
-    return _WRAPPER(base + linked.wrapper)

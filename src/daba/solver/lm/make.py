@@ -168,7 +168,7 @@ def _with_clusters(
 ) -> tuple[LmShard, Any, float]:
     """Devices are clusters, unless factoring them takes longer than more iterations do. With the
     plan, and what factoring is worth, in iterations; 0 if it is to be done for every system."""
-    from daba.solver.lm.clusters import split_frames
+    from daba.solver.lm.plan import split_frames
 
     B, speed, frames = given.kind.block, backend.speed, _frames_of_devices(shard, given)
     size = max(speed.cluster, float(comm.gather(frames).sum()) / speed.most_clusters)
@@ -228,9 +228,9 @@ def _of_many(
     shard: Shard, given: LmInput, parts: LmShard, options: Options, network: Network, ops: Any
 ) -> Reduced:
     """Conjugate gradients over clusters."""
-    from daba.solver.lm.clusters import everywhere, split_frames
     from daba.solver.lm.coarse import make_space
     from daba.solver.lm.deflated import Deflated
+    from daba.solver.lm.plan import everywhere, split_frames
 
     frames = float(network.comm.gather(_frames_of_devices(shard, given)).sum())
     alone = parts.cluster_ptr[-1] == frames and shard.ranges.devices == 1

@@ -68,15 +68,16 @@ def compile_kernel(name, signature):
 
 def _keep_code(compiled, job, signature):
     """For those who load without Numba."""
-    from daba.backends.cpu import objects
+    from daba.backends.cpu.compiled import LinkError, save
+    from daba.backends.cpu.objects import link
 
     code, described = compiled.library._get_compiled_object(), compiled.fndesc
     names = described.llvm_cpython_wrapper_name, described.env_name
     try:
-        linked = objects.link(code, *names, signature)
-    except objects.LinkError:
+        linked = link(code, *names, signature)
+    except LinkError:
         linked = None
-    objects.save(job.object, linked)
+    save(job.object, linked)
 
 
 def factory(make):

@@ -20,7 +20,7 @@ from numba.np.arrayobj import make_array
 
 from daba.backends.cpu.kernels import block as nine
 from daba.backends.cpu.kernels.binding import inline
-from daba.backends.cpu.lm.records import lanes
+from daba.backends.cpu.lm.factors import lanes
 
 _DOUBLE = ir.DoubleType()
 _INT = ir.IntType(32)

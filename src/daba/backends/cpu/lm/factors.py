@@ -1,4 +1,5 @@
-"""Diagonal blocks of S, one for each cluster of frames, formed and factored on the CPU."""
+"""Diagonal blocks of S, one for each cluster of frames, formed and factored on the CPU; and how
+many numbers of memory go with a block of B×B (`blocks.py`)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from daba.backends.cpu.compiled import compiled
-from daba.backends.cpu.lm import records
 from daba.backends.cpu.threads import Pool, threads
 from daba.core.lm import Observations, Plan
 from daba.core.types import Floats, Mask
@@ -19,16 +19,37 @@ longer: right after another process has used the machine, the first iterations o
 factorization has 52 million, take 20 ms on two and 8 ms on one."""
 
 
+def lanes(B: int) -> int:
+    """Numbers in a padded row of B."""
+    return -(-B // 4) * 4
+
+
+def packed_width(B: int) -> int:
+    """Numbers in a packed block."""
+    return -(-81 // 8) * 8 if B == 9 else B * lanes(B)
+
+
+def record_width(B: int) -> int:
+    """Numbers in a record of derivatives: two rows of B, the residual, and room to read beyond,
+    which blocks of 9 need none of."""
+    return 2 * B + 2 if B == 9 else max(2 * B + 2, B + lanes(B))
+
+
+def added_width(B: int) -> int:
+    """Numbers that observations add up to for a frame: a packed block, g, and a distance."""
+    return -(-(packed_width(B) + B + 1) // 8) * 8
+
+
 class Factors:
     """S_cc = L Lᵀ, in square tiles."""
 
     def __init__(self, obs: Observations, plan: Plan, B: int, kernels: Any, pool: Pool) -> None:
         """The runs of `obs` are those of the plan's clusters."""
         self.obs, self.plan, self.kernels, self.pool = obs, plan, kernels, pool
-        size, count, packed = plan.size, len(plan.level_row), records.packed(B)
-        raw = np.empty(count * size * size * packed + 8)
+        size, count, width = plan.size, len(plan.level_row), packed_width(B)
+        raw = np.empty(count * size * size * width + 8)
         start = (-raw.ctypes.data // 8) % 8  # on a cache line
-        self.packed = raw[start : start + count * size * size * packed].reshape(-1, packed)
+        self.packed = raw[start : start + count * size * size * width].reshape(-1, width)
         self.tiles = np.empty((count, B * size, B * size))
         self.inverses = np.empty((len(plan.first), B * size, B * size))
         self.definite = np.empty(len(plan.cluster_ptr) - 1, bool)

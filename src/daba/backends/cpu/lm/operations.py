@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from daba.backends.cpu.compiled import compiled
-from daba.backends.cpu.lm import records
-from daba.backends.cpu.lm.factors import Factors
+from daba.backends.cpu.lm.factors import Factors, added_width, record_width
 from daba.backends.cpu.threads import Pool
 from daba.backends.lm import HostArrays, nothing
 from daba.core.decisions import LEAST_DIAGONAL
@@ -28,11 +27,12 @@ class CpuOperations(HostArrays):
 
     def __init__(self, shard: LmShard, loss: Loss, pool: Pool) -> None:
         self.shard, self.loss, self.pool = shard, loss, pool
-        self.kernels: Any = compiled("lm.binding", "kernels", shard.kind)
         B, G = shard.kind.block, shard.kind.columns
+        self.kernels: Any = compiled("lm.binding", "kernels", shard.kind)
+        self.algebra: Any = compiled("lm.binding", "algebra", B, G)
         F, I = shard.num_frames, int(shard.images.frame_ptr[-1])
         K, all_points = len(shard.obs.frame), len(shard.x.points)
-        self.J, self.Jg = np.empty((K, records.record(B))), np.empty((K, 2 * G))
+        self.J, self.Jg = np.empty((K, record_width(B))), np.empty((K, 2 * G))
         self.J[:, 2 * B + 2 :] = 0.0  # read as if it were numbers
         self.U, self.g = np.zeros((F, B, B)), np.zeros((F, B))
         self.V, self.g_l = np.zeros((all_points, 6)), np.zeros((all_points, 3))
@@ -44,7 +44,7 @@ class CpuOperations(HostArrays):
         self.buffers = make_buffers(shard)
         self.pushed = np.empty((int(self.buffers.ptr[-1]), B))
         rows = int(self.buffers.ptr[-1]) if shard.crowding >= WORTH_BUFFERS else 0
-        self.added = np.empty((rows, records.added(B)))
+        self.added = np.empty((rows, added_width(B)))
         self.sums = np.zeros((len(shard.point_tasks.device), 3))
         self.decrease = np.zeros(len(shard.point_tasks.device))
 
@@ -75,14 +75,14 @@ class CpuOperations(HostArrays):
 
     def linearize(self, x: Estimate) -> None:
         """Derivatives of all observations; U, V and gradients."""
-        s, k = self.shard, self.kernels
+        s, k = self.shard, self.algebra
         for tasks, priors, added in (
             (s.point_tasks, s.point_priors, self.added),
             (s.ghost_tasks, NO_PRIORS, self.added[:0]),
         ):
             self._run(
-                k.linearize, tasks, s.obs, s.images, x, tasks, self.loss, priors, self.J, self.Jg,
-                self.V, self.g_l, self.point_bound, self.buffers, added,
+                self.kernels.linearize, tasks, s.obs, s.images, x, tasks, self.loss, priors,
+                self.J, self.Jg, self.V, self.g_l, self.point_bound, self.buffers, added,
             )  # fmt: skip
         left = s.obs.inter_ptr, s.obs.inter_obs
         self._run(
@@ -120,7 +120,7 @@ class CpuOperations(HostArrays):
             self.U[:, diagonal, diagonal], LEAST_DIAGONAL
         )
         self._run(
-            self.kernels.damp_points, s.point_tasks, s.point_tasks, self.V, self.g_l, mu,
+            self.algebra.damp_points, s.point_tasks, s.point_tasks, self.V, self.g_l, mu,
             s.fixed_points, self.V_inv, self.z,
         )  # fmt: skip
         return self.V_inv, self.z
@@ -131,7 +131,7 @@ class CpuOperations(HostArrays):
 
     def _push(self, h: Floats, arrive: Callable[[], None] = nothing) -> Floats:
         """W h of own frames; `arrive` waits for h of ghosts."""
-        s, k, out = self.shard, self.kernels, np.empty_like(self.g)
+        s, k, out = self.shard, self.algebra, np.empty_like(self.g)
         self._run(
             k.push_points, s.point_tasks, s.obs, s.point_tasks, self.J, h, self.buffers, self.pushed
         )
@@ -153,7 +153,7 @@ class CpuOperations(HostArrays):
     def plan(self, plan: Plan, obs: Observations | None = None) -> None:
         """The clusters from now on; `obs`: with their runs, if they are not the shard's."""
         obs = self.shard.obs if obs is None else obs
-        self.factors = Factors(obs, plan, self.shard.kind.block, self.kernels, self.pool)
+        self.factors = Factors(obs, plan, self.shard.kind.block, self.algebra, self.pool)
 
     def factor(self) -> bool:
         """Form and factor them; False if one is not positive definite."""
@@ -164,7 +164,7 @@ class CpuOperations(HostArrays):
         return self.factors.factor(self.D, self.shard.fixed_frames)
 
     def _form_by_point(self, to: Factors) -> None:
-        s, k, room = self.shard, self.kernels, (self.buffers, self.added)
+        s, k, room = self.shard, self.algebra, (self.buffers, self.added)
         self._run(k.form_by_point, s.point_tasks, to.obs, s.point_tasks, self.J, self.V_inv, *room)
         self._run(
             k.form_frames, s.frame_tasks, to.obs, s.frame_tasks, s.point_tasks, self.J, self.V_inv,
@@ -180,7 +180,7 @@ class CpuOperations(HostArrays):
     def pull(self, v: Floats, v_s: Floats, arrive: Callable[[], None] = nothing) -> Floats:
         """h = V'⁻¹ Wᵀ v of own points; `arrive` waits for v of ghosts, while what own frames pull
         is computed."""
-        s, k = self.shard, self.kernels
+        s, k = self.shard, self.algebra
         h = np.zeros((len(s.x.points), 3))
         args = s.obs, s.point_tasks, self.J, self.Jg, v, v_s
         self._run(k.pull_own, s.point_tasks, *args, h)
@@ -205,7 +205,7 @@ class CpuOperations(HostArrays):
         s = self.shard
         Y = np.zeros((len(coarse.block), 3, width))
         self._run(
-            self.kernels.coarse_rows, s.point_tasks, s.obs, coarse, s.point_tasks, self.J, self.Jg,
+            self.algebra.coarse_rows, s.point_tasks, s.obs, coarse, s.point_tasks, self.J, self.Jg,
             Z, Y,
         )  # fmt: skip
         return Y
@@ -214,27 +214,27 @@ class CpuOperations(HostArrays):
         """Σ_j Y_jqᵀ V'⁻¹ Y_jr of each device and pair, (S, pairs, width, width)."""
         tasks, width = self.shard.point_tasks, Y.shape[2]
         out = np.zeros((len(tasks.device), pairs, width, width))
-        self._run(self.kernels.coarse_matrix, tasks, coarse, tasks, self.V_inv, Y, out)
+        self._run(self.algebra.coarse_matrix, tasks, coarse, tasks, self.V_inv, Y, out)
         return self.by_device(out, tasks)
 
     def coarse_dots(self, coarse: CoarseBlocks, Y: Floats, h: Floats, blocks: int) -> Floats:
         """Σ_j Y_jqᵀ h_j of each device and block that it sees, (S, blocks, width)."""
         tasks = self.shard.point_tasks
         out = np.zeros((len(tasks.device), blocks, Y.shape[2]))
-        self._run(self.kernels.coarse_dots, tasks, coarse, tasks, Y, h, out)
+        self._run(self.algebra.coarse_dots, tasks, coarse, tasks, Y, h, out)
         return self.by_device(out, tasks)
 
     def coarse_correct(self, coarse: CoarseBlocks, Y: Floats, c: Floats, h: Floats) -> None:
         """h −= V'⁻¹ Y c of own points, c by block."""
         tasks = self.shard.point_tasks
-        self._run(self.kernels.coarse_correct, tasks, coarse, tasks, Y, c, self.V_inv, h)
+        self._run(self.algebra.coarse_correct, tasks, coarse, tasks, Y, c, self.V_inv, h)
 
     def shared_columns(self, coarse: CoarseBlocks, Y: Floats) -> Floats:
         """The columns of S in which what is shared meets own frames, (F, B, m)."""
         s = self.shard
         out = np.empty((s.num_frames, s.kind.block, s.shared.count))
         self._run(
-            self.kernels.shared_columns, s.frame_tasks, s.obs, s.images, coarse, s.frame_tasks,
+            self.algebra.shared_columns, s.frame_tasks, s.obs, s.images, coarse, s.frame_tasks,
             self.J, self.V_inv, self.X, Y, out,
         )  # fmt: skip
         return self.cut(out)
@@ -244,17 +244,17 @@ class CpuOperations(HostArrays):
     def gap_matrices(self, runs: Int32) -> Floats:
         """V_c⁻¹ − V'⁻¹ of each run of observations of a point by one cluster, (runs, 6)."""
         K = np.empty((len(runs), 6))
-        self.pool.run(self.kernels.gap_runs, len(runs), self.shard.obs, runs, self.J, self.V_inv, K)
+        self.pool.run(self.algebra.gap_runs, len(runs), self.shard.obs, runs, self.J, self.V_inv, K)
         return K
 
     def gap(self, runs: Int32, run_at: Int32, K: Floats, X: Floats) -> Floats:
         """Σ W_c K W_cᵀ X: what S_cc has more than it would, were clusters alone; X is (F, B, w)."""
         s = self.shard
         q = np.empty((len(runs), 3, X.shape[2]))
-        self.pool.run(self.kernels.gap_pull, len(runs), s.obs, runs, self.J, K, X, q)
+        self.pool.run(self.algebra.gap_pull, len(runs), s.obs, runs, self.J, K, X, q)
         out = np.empty_like(X)
         self._run(
-            self.kernels.gap_push, s.frame_tasks, s.obs, run_at, s.frame_tasks, self.J, q, out
+            self.algebra.gap_push, s.frame_tasks, s.obs, run_at, s.frame_tasks, self.J, q, out
         )
         if len(s.fixed_frames):
             out[s.fixed_frames] = 0.0
@@ -267,7 +267,7 @@ class CpuOperations(HostArrays):
         s = self.shard
         out = np.zeros((len(s.x.points), 3))
         self._run(
-            self.kernels.back_substitute, s.point_tasks, s.obs, s.point_tasks, self.J, self.Jg,
+            self.algebra.back_substitute, s.point_tasks, s.obs, s.point_tasks, self.J, self.Jg,
             self.V, self.V_inv, self.g_l, self.point_bound, step, step_s, out, self.decrease,
         )  # fmt: skip
         return out, self.by_device(self.decrease, s.point_tasks)
