@@ -8,7 +8,6 @@ import copy
 import functools
 import hashlib
 import importlib
-import inspect
 import math
 import sys
 from pathlib import Path
@@ -21,11 +20,9 @@ from numba.core.runtime import rtsys
 
 from daba.backends.cpu import cache
 from daba.backends.cpu.cache import COMPILE, Job, Name
-from daba.backends.cpu.kernels import counters
 from daba.core import decisions as _decisions
 from daba.core import formulas as _formulas
 from daba.core.errors import DabaError
-from daba.core.types import Int64
 
 if numba.config.DISABLE_JIT:
     raise DabaError(
@@ -171,6 +168,9 @@ kernel = _compiler(parallel=dict.fromkeys(NOT_BY_ITSELF, False))
 serial = _compiler()
 """A function that runs on one thread, or only calls kernels."""
 
+without_lock = _compiler(nogil=True)
+"""A function that lets go of Python's lock, so that threads can run it side by side."""
+
 _no_wrapper = cache.is_worker
 INSIDE: Any = {
     "error_model": "numpy", "no_cpython_wrapper": _no_wrapper, "no_cfunc_wrapper": _no_wrapper,
@@ -210,35 +210,6 @@ NAMES = {
     "sin": math.sin, "tan": math.tan, "arctan2": math.atan2,
 }  # fmt: skip
 """Numba's meaning of the names that `core`'s formulas are written in."""
-
-
-def concurrent(function):
-    """A kernel of a function that works on the tasks lo : hi. Threads that run it side by side
-    (`threads.py`), all without Python's lock, claim tasks some at once, so that one that comes
-    late does less; who has nothing left to claim waits for the others for so many turns."""
-    names = list(inspect.signature(function).parameters)[2:]
-    given = ", ".join(names)
-    source = f"""def {function.__name__}(claimed, done, all_tasks, at_once, turns, {given}):
-        lo = add(claimed, at_once)
-        while lo < all_tasks:
-            hi = min(lo + at_once, all_tasks)
-            body(lo, hi, {given})
-            add(done, hi - lo)
-            lo = add(claimed, at_once)
-        while turns > 0 and read(done) < all_tasks:
-            turns -= 1"""
-    body = copy.copy(function)
-    body.__qualname__ += "-body-" + hashlib.sha256(repr(_factory).encode()).hexdigest()[:12]
-    bound: Any = {"add": counters.add, "read": counters.read, "body": inlined(body)}
-    bound["__name__"] = function.__module__
-    code = compile(source, function.__code__.co_filename, "exec")
-    exec(code, bound)
-    kernel = bound[function.__name__]
-    kernel.__code__ = kernel.__code__.replace(co_firstlineno=function.__code__.co_firstlineno)
-    kernel.__annotations__ = {"claimed": Int64, "done": Int64, "all_tasks": int}
-    kernel.__annotations__ |= {"at_once": int, "turns": int}
-    kernel.__annotations__ |= {name: function.__annotations__[name] for name in names}
-    return _compiler(nogil=True)(kernel)
 
 
 def run_file(path, names):

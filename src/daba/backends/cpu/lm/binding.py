@@ -15,12 +15,12 @@ import numpy as np
 from daba.backends.cpu.kernels import rows, schur, vectors
 from daba.backends.cpu.kernels.binding import (
     NAMES,
-    concurrent,
     factory,
     inlined,
     run_file,
 )
 from daba.backends.cpu.lm import blocks, factors, tiles
+from daba.backends.cpu.lm.concurrent import concurrent
 from daba.core import camera_models, decisions, formulas, lenses, lm, pixel, ray
 from daba.core.lm import Kind
 
@@ -69,7 +69,7 @@ def _names(B: int, G: int, small: Any) -> dict[str, Any]:
     """What templates know, `small` functions decorated so."""
     return {
         **NAMES, "__name__": __name__, "np": np, "math": math, "inline": small,
-        "kernel": concurrent, "where": vectors.where,
+        "kernel": concurrent(small), "where": vectors.where,
         "invert_point": schur.invert_point, "multiply_point": schur.multiply_point,
         "STEP_BOUND": decisions.STEP_BOUND, "LEAST_DIAGONAL": decisions.LEAST_DIAGONAL,
         "B": B, "G": G, "PACKED": factors.packed_width(B), "ADDED": factors.added_width(B),
