@@ -8,7 +8,7 @@ from typing import Any
 from daba.core.errors import DabaError
 from daba.core.types import frozen
 from daba.partition.ordering import Records
-from daba.problem.checks import check_observations
+from daba.problem.checks import beside_centers, check_observations
 from daba.problem.problem import Floats, Problem
 
 CHUNK = 1 << 16
@@ -51,8 +51,9 @@ class Source:
         start = 0
         try:
             self._check_variables()
+            beside = beside_centers(self.points, self.cameras[:, 9:12])
             for records in self.read():
-                check_observations(self.cameras, self.points, *records, start)
+                check_observations(self.cameras, self.points, *records, beside, start)
                 start += len(records.camera)
                 yield records
         except DabaError as error:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from daba.core.errors import DabaError
-from daba.core.types import Floats, Ints
+from daba.core.types import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from daba.problem.problem import Problem
@@ -20,8 +20,10 @@ CAMERA_RECORD = 15
 """Numbers in one camera record: 9 of R, 3 of t, 3 of d."""
 ARRAYS = ("cameras", "points", "camera_index", "point_index", "u", "weights", "focal")
 EMPTY = np.zeros(0)
-PIECE = 1 << 20
-"""Observations checked at once: a large problem must not double in memory."""
+PIECE = 1 << 15
+"""Points or observations checked at once, few enough for the cache."""
+_CELLS = 1 << 18
+"""Cells of the table that clears most points of lying on a camera's centre."""
 LARGEST = 1e50
 """Numbers beyond this are no measurements, and their sixth powers are infinite."""
 ORTHOGONALITY = 1e-6
@@ -90,6 +92,32 @@ def closest(centers: Floats) -> Floats:
     return np.asarray(1e-12 * (1 + np.abs(centers).max(axis=1)))
 
 
+def beside_centers(points: Floats, centers: Floats) -> Bools | None:
+    """Which points may lie on a camera's centre, by their first coordinate; None: none does. Most
+    are cleared by a table of cells that has those of centres marked, the others by a search."""
+    near, x = 1.01 * float(closest(centers).max()), np.sort(centers[:, 0])
+    first, end = x[0] - near, x[-1] + near
+    # Cells are so large that what is looked for lies in the two where it begins and ends.
+    cells = max(int(min(_CELLS, (end - first) / (4 * near))), 1)
+    scale = cells / (end - first)
+    marked = np.zeros(cells + 3, bool)  # what lies outside is in the first or the last
+    for reached in (x - near, x + near):
+        marked[((reached - first) * scale).astype(np.int32) + 1] = True
+    found = []
+    for start in range(0, len(points), PIECE):
+        at = points[start : start + PIECE, 0]
+        cell = np.clip((at - first) * scale + 1, 0, cells + 2).astype(np.int32)
+        rows = np.flatnonzero(marked.take(cell))
+        after = np.searchsorted(x, at[rows] - near)
+        rows = rows[x[np.minimum(after, len(x) - 1)] <= at[rows] + near]
+        found.append(start + rows)
+    if not (chosen := np.concatenate(found)).size:
+        return None
+    beside = np.zeros(len(points), bool)
+    beside[chosen] = True
+    return beside
+
+
 def check_observations(
     cameras: Floats,
     points: Floats,
@@ -97,16 +125,19 @@ def check_observations(
     point: Ints,
     u: Floats,
     weights: Floats,
+    beside: Bools | None,
     start: int = 0,
 ) -> None:
     """Raise `DabaError` for the first of some observations, numbered from `start`, that no solver
-    could handle."""
+    could handle, where `beside` is what `beside_centers` found."""
     checked_indices(camera, "camera_index", len(cameras), start)
     checked_indices(point, "point_index", len(points), start)
     check_finite("observation", u, start)
     check_positive("observation", "weight", weights, start)
+    if beside is None:
+        return
     near = closest(cameras[:, 9:12])
-    close = np.arange(len(camera))
+    close = np.flatnonzero(beside[point])
     for x in range(3):  # one coordinate clears nearly all
         i, j = camera[close], point[close]
         close = close[np.abs(points[j, x] - cameras[i, 9 + x]) <= near[i]]
@@ -133,11 +164,12 @@ def check_problem(problem: Problem, observations: bool) -> None:
     if problem.has_rays:
         _check_shapes(problem, cameras=(C, CAMERA_RECORD), u=(K, 2), weights=(K,), focal=(C,))
         check_variables(problem.cameras, problem.points, problem.focal)
+        beside = beside_centers(problem.points, problem.cameras[:, 9:12]) if observations else None
         for start in range(0, K if observations else 0, PIECE):
             k = slice(start, start + PIECE)
             ends = problem.camera_index[k], problem.point_index[k]
             seen = problem.u[k], problem.weights[k]
-            check_observations(problem.cameras, problem.points, *ends, *seen, start)
+            check_observations(problem.cameras, problem.points, *ends, *seen, beside, start)
     else:
         check_finite("camera", problem.poses)
         check_finite("point", problem.points)

@@ -26,7 +26,7 @@ import numpy as np
 from daba.core.camera_models import BY_ID, MODELS, PARAMETERS, project, unproject
 from daba.core.errors import DabaError, DabaWarning
 from daba.core.types import distinct
-from daba.problem.checks import check_observations, check_variables
+from daba.problem.checks import beside_centers, check_observations, check_variables
 from daba.problem.intrinsics import (
     STEREOGRAPHIC,
     fit_forward,
@@ -73,7 +73,8 @@ def ray_side(problem: Problem) -> dict[str, Any]:
     focals = focal[optics.camera]
     try:
         check_variables(cameras, problem.points, focals)
-        check_observations(cameras, problem.points, cam, problem.point_index, u, weights)
+        beside = beside_centers(problem.points, cameras[:, 9:12])
+        check_observations(cameras, problem.points, cam, problem.point_index, u, weights, beside)
     except DabaError as error:  # the file has long been read
         raise DabaError(f"{problem.name}: its pixels and cameras give no rays: {error}") from None
     rays = np.ascontiguousarray(cameras[:, 12:])

@@ -37,6 +37,7 @@ from daba.io.store.manifest import (
 from daba.partition.ordering import DeviceBlock, DeviceRanges, Error, Records
 from daba.partition.partition import Partition
 from daba.partition.statistics import PartitionStatistics, StatisticsSum
+from daba.problem.checks import PIECE
 from daba.problem.constraints import (
     ARRAYS,
     Constraints,
@@ -66,8 +67,9 @@ class Store:
                 raise DabaError(
                     f"{self.path / device_folder(device)} is missing: the store is incomplete"
                 )
-        self._checked: set[Path | str] = set()
-        self._looked_through: set[Path] = set()
+        self._undamaged: set[Path] = set()
+        self._looked_through: set[Path | str] = set()
+        self._sound: set[Path] = set()
 
     @property
     def name(self) -> str:
@@ -157,22 +159,44 @@ class Store:
 
     def array(self, device: int, name: str) -> np.ndarray:
         """One file of a device, memory-mapped and read-only; indices lead somewhere."""
-        path = self._file(device, name)
-        new = path not in self._checked
-        array = self._open(path, self.manifest.parts[device].arrays[name])
-        if new:
+        array, path = self.opened(device, name), self._file(device, name)
+        if path not in self._looked_through:
             with _named(path):
                 check_indices(name, array, device, self.ranges)
+            self._looked_through.add(path)
         return array
+
+    def opened(self, device: int, name: str) -> np.ndarray:
+        """The same, and nothing is known but that it is as it was written."""
+        return self._open(self._file(device, name), self.manifest.parts[device].arrays[name])
 
     def sound(self, device: int, name: str) -> np.ndarray:
         """The same, of numbers that make sense."""
         array, path = self.array(device, name), self._file(device, name)
-        if path not in self._looked_through:
+        if path not in self._sound:
             with _named(path):
                 check_numbers(name, array, self.ranges)
-            self._looked_through.add(path)
+            self._sound.add(path)
         return array
+
+    def pieces(self, device: int, kind: str) -> Iterator[tuple[slice, Ints, Records]]:
+        """One kind of a device's observations, read once: some rows after the other, each with the
+        problem's numbers of its observations, and looked through as all of `sound_records`."""
+        names = [f"{kind}-{what}" for what in ("id", *Records._fields)]
+        files = [self.opened(device, name) for name in names]
+        for start in range(0, len(files[0]), PIECE):
+            rows = slice(start, start + PIECE)
+            pieces = [file[rows] for file in files]
+            for name, piece in zip(names, pieces, strict=True):
+                with _named(self._file(device, name)):
+                    check_indices(name, piece, device, self.ranges, start)
+                    check_numbers(name, piece, self.ranges, start)
+            before = max(start - 1, 0)
+            with _named(self.path / device_folder(device)):
+                check_order(
+                    kind, Records(*(file[before : rows.stop] for file in files[1:])), before
+                )
+            yield rows, pieces[0], Records(*pieces[1:])
 
     def check(self, device: int) -> None:
         """Look through all files of a device, needed or not."""
@@ -245,17 +269,21 @@ class Store:
     def records(self, device: int, kind: str, error: Error = "ray") -> Records:
         """One kind of a device's observations; indices lead somewhere, and are in their order."""
         found = Records(*(self.array(device, f"{kind}-{what}") for what in Records._fields))
-        if (label := f"{device} {kind}") not in self._checked:
+        if (label := f"{device} {kind}") not in self._looked_through:
             with _named(self.path / device_folder(device)):
                 check_order(kind, found)
-            self._checked.add(label)
+            self._looked_through.add(label)
         if error == "ray":
             return found
-        if self.manifest.has_pixels:
-            pixels = self.array(device, f"{kind}-pixels")
-        else:
-            pixels = found.u * self._focals[found.camera, None]
+        pixels = self.pixels(device, kind)
         return found._replace(u=pixels, weight=np.ones(len(pixels)))
+
+    def pixels(self, device: int, kind: str) -> Floats:
+        """Where one kind of a device's observations were made, in pixels."""
+        if self.manifest.has_pixels:
+            return self.array(device, f"{kind}-pixels")
+        found = self.records(device, kind)
+        return np.asarray(found.u * self._focals[found.camera, None])
 
     def sound_records(self, device: int, kind: str, error: Error = "ray") -> Records:
         """The same, of numbers that make sense."""
@@ -274,8 +302,8 @@ class Store:
         return self.path / device_folder(device) / f"{name}.npy"
 
     def _open(self, path: Path, entry: Entry) -> np.ndarray:
-        array = open_array(path, entry, check=path not in self._checked)
-        self._checked.add(path)
+        array = open_array(path, entry, check=path not in self._undamaged)
+        self._undamaged.add(path)
         return array
 
 

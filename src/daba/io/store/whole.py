@@ -13,7 +13,7 @@ import numpy as np
 from daba.core.errors import DabaError
 from daba.io.info import check_colmap
 from daba.partition.ordering import inverse
-from daba.problem.checks import CAMERA_RECORD
+from daba.problem.checks import CAMERA_RECORD, beside_centers
 from daba.problem.constraints import Constraints, concatenate
 from daba.problem.optics import Optics
 from daba.problem.problem import Ints, Problem
@@ -36,7 +36,8 @@ def load_whole(store: Store) -> Problem:
         joined = concatenate(parts, store.ranges.camera_ptr, store.ranges.point_ptr)
         order = inverse(camera_order), inverse(point_order)
         taken = joined and joined.take(*order, (m.cameras, m.points))
-        return _problem(store, whole, taken or Constraints()).validated()
+        problem = _problem(store, whole, taken or Constraints()).validated(observations=False)
+        return problem if whole.is_looked_through() else problem.validated()
     except DabaError as error:
         if str(error).startswith(str(store.path)):
             raise
@@ -54,7 +55,8 @@ def _opened_ahead(store: Store) -> Iterator[int]:
         for device in range(store.devices):
             try:
                 for name in store.manifest.parts[device].arrays:
-                    store.array(device, name)
+                    read = store.opened if name.startswith(("intra-", "inter-")) else store.array
+                    read(device, name)
                 done.put(None)
             except Exception as error:
                 done.put(error)
@@ -111,13 +113,21 @@ class _Arrays:
         self.focal[camera_id] = store.focal(device)
         self.points[point_id] = store.array(device, "points")
         self.constraints.append(store.constraints(device))
-        for kind, id in zip(("intra", "inter"), store.numbers(device), strict=True):
-            records = store.records(device, kind)
-            self.camera_index[id] = camera_order[records.camera]
-            self.point_index[id] = point_order[records.point]
-            self.u[id], self.weights[id] = records.u, records.weight
-            if self.pixels is not None:
-                self.pixels[id] = store.records(device, kind, "pixel").u
+        for kind in ("intra", "inter"):
+            pixels = None if self.pixels is None else store.pixels(device, kind)
+            for rows, id, records in store.pieces(device, kind):
+                self.camera_index[id] = camera_order[records.camera]
+                self.point_index[id] = point_order[records.point]
+                self.u[id], self.weights[id] = records.u, records.weight
+                if pixels is not None and self.pixels is not None:
+                    self.pixels[id] = pixels[rows]
+
+    def is_looked_through(self) -> bool:
+        """Whether nothing is left to find in observations that were looked through one by one: that
+        each has a value, and none has its point on its camera's centre."""
+        if self.camera_index.min(initial=0) < 0:
+            return False
+        return beside_centers(self.points, self.cameras[:, 9:12]) is None
 
 
 def _as_given(constraints: Constraints, optics: Optics) -> Constraints:
