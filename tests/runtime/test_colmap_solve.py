@@ -70,6 +70,27 @@ def test_a_camera_at_the_edge_does_not_hold_up_the_rest(seed: int, tmp_path: Pat
     assert result.colmap_errors["mean_px"] <= 1.001 * adjusted_by_colmap(folder)
 
 
+def test_a_field_of_view_stays_where_colmap_can_project(tmp_path: Path) -> None:
+    """Gross outliers without a robust loss are best explained by ω = π, where COLMAP's projection
+    of what lies near the centre is off by 1e10 pixels."""
+    start = perturbed(synthetic("FOV", cameras=8, images=1, noise=0.5, seed=9111))
+    random = np.random.default_rng(9111)
+    for image in start.images.values():
+        for k in map(int, image.get_observation_point2D_idxs()):
+            if random.random() < 0.1:
+                image.points2D[k].xy = random.uniform(0, 1, 2) * [1024, 768]
+    problem = daba.load(written(start, tmp_path / "start"))
+    result = daba.solve(problem, iterations=60)
+    omega = result.problem.optics.params[:, 4]
+    assert (np.abs(omega) <= 3.0).all()
+    assert (omega > 2.5).any()  # or this shows nothing
+    daba.save(result.problem, tmp_path / "out")
+    assert result.colmap_errors is not None
+    assert mean_error(read(tmp_path / "out")) == pytest.approx(
+        result.colmap_errors["mean_px"], rel=1e-3
+    )
+
+
 def test_parameters_that_hardly_matter_reach_the_optimum(tmp_path: Path) -> None:
     """k3 and k4 of a fisheye lens on a telephoto: a change by 1000 is not seen in the pixels."""
     exact = narrowed(synthetic("OPENCV_FISHEYE", cameras=8, images=1, noise=0.0), times=15.0)

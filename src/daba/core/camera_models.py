@@ -33,6 +33,8 @@ class CameraModel(NamedTuple):
     """Names of the extra parameters."""
     sided: tuple[str, ...] = ()
     """Those that stay on their side of zero: beyond is no lens, or the same once more."""
+    most: float = float("inf")
+    """As far from zero as they may go."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -79,7 +81,9 @@ MODELS: dict[str, CameraModel] = {
         CameraModel("OPENCV", 4, "perspective", "opencv", 2, _k("k1", "k2", "p1", "p2")),
         CameraModel("OPENCV_FISHEYE", 5, "equidistant", "radial_4", 2, _k("k1", "k2", "k3", "k4")),
         CameraModel("FULL_OPENCV", 6, "perspective", "full_opencv", 2, _FULL),
-        CameraModel("FOV", 7, "perspective", "fov", 2, _k("omega"), _k("omega")),
+        # At π all points lie on one circle, and shortly before it COLMAP's own projection has an
+        # error of many pixels around the centre: it ends a series there after two terms.
+        CameraModel("FOV", 7, "perspective", "fov", 2, _k("omega"), _k("omega"), most=3.0),
         CameraModel("SIMPLE_RADIAL_FISHEYE", 8, "equidistant", "radial_1", 1, _k("k")),
         CameraModel("RADIAL_FISHEYE", 9, "equidistant", "radial_2", 1, _k("k1", "k2")),
         CameraModel("THIN_PRISM_FISHEYE", 10, "equidistant", "thin_prism", 2, _THIN),

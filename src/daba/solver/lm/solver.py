@@ -318,25 +318,31 @@ def add_parameters(params: Floats, step: Floats, kind: Kind) -> None:
 
 
 def keep_sides(step: Floats, params: Floats, kind: Kind) -> None:
-    """Let parameters that have a side of zero go half the way there at most. Others go on: a camera
-    that stands at an edge must not hold up the rest."""
+    """Let parameters that have a side of zero go half the way there at most, and none beyond where
+    it must end. Others go on: a camera that stands at an edge must not hold up the rest."""
     for n, sided in enumerate(sided_columns(kind)):
         rows = np.flatnonzero(params[:, -1] == n)
-        for column, parameter in sided:
+        for column, parameter, most in sided:
             now = params[rows, parameter]
-            least = np.where(now < 0.0, -np.inf, -STEP_BOUND * now)
-            most = np.where(now < 0.0, -STEP_BOUND * now, np.inf)
-            step[rows, column] = np.clip(step[rows, column], least, most)
+            inwards, outwards = -STEP_BOUND * now, np.maximum(most - np.abs(now), 0.0)
+            least = np.where(now < 0.0, -outwards, inwards)
+            step[rows, column] = np.clip(
+                step[rows, column], least, np.where(now < 0.0, inwards, outwards)
+            )
 
 
-def sided_columns(kind: Kind) -> list[list[tuple[int, int]]]:
-    """Of each model the columns of its intrinsics that stay on their side of zero, and their places
-    among the parameters."""
+def sided_columns(kind: Kind) -> list[list[tuple[int, int, float]]]:
+    """Of each model the columns of its intrinsics that stay on their side of zero, their places
+    among the parameters, and how far they may go."""
     from daba.core.camera_models import named
 
     models = [named(name) for name in kind.models]
     return [
-        [(column, p) for column, p in enumerate(refined) if model.parameters[p] in model.sided]
+        [
+            (column, p, model.most)
+            for column, p in enumerate(refined)
+            if model.parameters[p] in model.sided
+        ]
         for model, refined in zip(models, kind.refined, strict=True)
     ]
 
