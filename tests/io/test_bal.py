@@ -13,12 +13,13 @@ from pathlib import Path
 import numpy as np
 import plain_bal
 import pytest
+from command_line import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import daba.io
 from daba.core.errors import DabaError, DabaWarning
-from daba.io import bal, numbers
+from daba.io import bal, formats, numbers
 from daba.io.bal_weights import weights_path
 from daba.io.store import store, writing
 from daba.problem.pixel_errors import pixel_error, pixel_errors
@@ -36,6 +37,22 @@ TINY = (
     + "0 0 0 0 0 0 500 0 0\n0.1 0 0 0 0 0.5 600 1e-8 0\n"
     + "0.1 0.2 -5\n-0.3 0.4 -6\n"
 )
+
+
+def test_a_file_that_the_paper_would_not_read_so_gets_a_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As solutions are written: d2 would be −0.05 · 500² = −12,500."""
+    path = tmp_path / "solution.txt"
+    path.write_text(TINY.replace("500 0 0", "500 -0.05 0").replace("600 1e-8", "600 -0.05"))
+    with pytest.warns(DabaWarning, match=r"solution.txt: k1 = -0.05 of camera 0 makes no sense"):
+        daba.io.load(path)
+    with pytest.warns(DabaWarning, match="intrinsics standard"):
+        formats.open_source(path, "auto", tmp_path)
+    daba.io.load(path, intrinsics="paper")  # who asks for it gets it
+    daba.io.load(path, intrinsics="standard")
+    outcome = run(capsys, "info", path)
+    assert (outcome.code, "--intrinsics standard" in outcome.err) == (0, True)
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -194,7 +211,7 @@ def test_weights_that_do_not_fit_are_ignored(
     with pytest.warns(DabaWarning, match=rf"out\.txt\.weights\.json is ignored: {reason}"):
         problem = daba.io.load(path, intrinsics="standard")
     assert problem.focal.tolist() == content["focal"]
-    daba.io.load(path)  # the paper's reading does not look at it
+    daba.io.load(path, intrinsics="paper")  # the paper's reading does not look at it
 
 
 def test_stale_weights_do_not_survive(tmp_path: Path) -> None:

@@ -6,13 +6,16 @@ A new format is a new module here and one line in `FORMATS`.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from daba.core.errors import DabaError
-from daba.core.types import frozen
+import numpy as np
+
+from daba.core.errors import DabaError, DabaWarning
+from daba.core.types import Floats, frozen
 from daba.io import colmap
 from daba.io.colmap.model import NEEDED
 from daba.io.files import PathLike, split_suffix
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
     from daba.problem.problem import Problem
 
 __all__ = ["FORMATS", "Format", "load", "open_source", "save"]
+
+LARGEST_D2 = 10.0
+"""|d2| of half of the cameras, beyond which a file is not meant as the paper reads it: 0.5 at most
+in problems of the BAL collection, thousands in solutions."""
 
 
 @frozen
@@ -100,7 +107,10 @@ def load(
         options["intrinsics"] = form.intrinsics if intrinsics == "auto" else intrinsics
     if form.name == "colmap":
         options["rigs"] = rigs
-    return form.load(path, **options)
+    problem = form.load(path, **options)
+    if intrinsics == "auto" and form.intrinsics == "paper":
+        _doubt_the_paper(path, problem.cameras, problem.focal)
+    return problem
 
 
 def open_source(path: PathLike, intrinsics: Intrinsics, scratch: Path) -> Source:
@@ -114,7 +124,26 @@ def open_source(path: PathLike, intrinsics: Intrinsics, scratch: Path) -> Source
         from daba.io.source import Source
 
         return Source.of(load(path, intrinsics))
-    return form.open_source(path, scratch)
+    source = form.open_source(path, scratch)
+    if intrinsics == "auto" and form.intrinsics == "paper":
+        _doubt_the_paper(path, source.cameras, source.focal)
+    return source
+
+
+def _doubt_the_paper(path: PathLike, cameras: Floats, focal: Floats) -> None:
+    """A word where no lens is as the paper reads a file: a solution, for example."""
+    size = np.abs(cameras[:, 13])
+    if np.sort(size)[len(size) // 2] <= LARGEST_D2:
+        return
+    camera = int(np.argmax(size > LARGEST_D2))
+    k1 = cameras[camera, 13] / focal[camera] ** 2
+    warnings.warn(
+        f"{Path(path).name}: k1 = {k1:.3g} of camera {camera} makes no sense as the paper reads "
+        "BAL files; solutions and files of others are to be read with --intrinsics standard, "
+        'from Python with intrinsics="standard"',
+        DabaWarning,
+        stacklevel=3,
+    )
 
 
 def save(
