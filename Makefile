@@ -20,17 +20,21 @@ help:  ## Show this help
 
 setup: $(TOOLS)  ## Create .venv and install daba with its development tools
 
+define INSTALL
+@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"daba needs Python 3.11 or later, this is {v[0]}.{v[1]}; try: make PYTHON=/path/to/python3.11")'
+@$(PYTHON) -m venv $(VENV)
+@$(PIP) --editable '.$(1)'
+@$(BIN)/python -m compileall -q src  # pip does so only for what is not editable
+@touch $(STAMP)
+endef
+
 $(STAMP): pyproject.toml $(LOCK)
 	@echo "setting up $(VENV) (once) ..."
-	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"daba needs Python 3.11 or later, this is {v[0]}.{v[1]}; try: make PYTHON=/path/to/python3.11")'
-	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) --editable .
-	@$(BIN)/python -m compileall -q src  # pip does so only for what is not editable
-	@touch $@
+	$(call INSTALL,)
 
-$(TOOLS): $(STAMP)
-	@echo "installing the development tools (once) ..."
-	@$(PIP) --editable '.[$(EXTRAS)]'
+$(TOOLS): pyproject.toml $(LOCK)
+	@echo "setting up $(VENV) with the development tools (once) ..."
+	$(call INSTALL,[$(EXTRAS)])
 	@touch $@
 
 lock: $(STAMP)  ## Take the newest versions of everything into requirements-dev.lock

@@ -21,6 +21,19 @@ pytest.importorskip("hatchling")
 pytestmark = pytest.mark.slow
 
 
+KERNEL = """
+import numpy as np
+from daba.backends.cpu.kernels.state import choose
+from daba.core.types import State, Tasks
+
+x, y = (State(number * np.ones((2, 15)), number * np.ones((2, 3))) for number in (1.0, 0.0))
+tasks = Tasks(np.array([0, 2]), np.zeros(1, np.int32), np.array([0, 1]))
+choose(np.ones(1, bool), x, tasks, tasks, *y)
+print(y.cameras.sum(), y.points.sum())
+"""
+"""One, compiled by a worker and loaded; so small a problem is solved without."""
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The wheel and the sdist."""
@@ -55,9 +68,12 @@ def test_the_wheel_solves(built: tuple[Path, Path], tmp_path: Path) -> None:
     where = run(str(python), "-c", "import daba; print(daba.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(tmp_path)
     run(command, "synth", "start.txt", "--cameras", "8", "--points", "60", cwd=tmp_path)
-    told = run(command, "solve", "start.txt", "--devices", "2", "--iterations", "5",
+    run(command, "partition", "start.txt", "--devices", "2", cwd=tmp_path)
+    told = run(command, "solve", "start.txt", "--iterations", "5",
                "--output", "solution.txt", "--report", "report.html", cwd=tmp_path)  # fmt: skip
     assert "5 iterations" in told
+    assert run(str(python), "-c", KERNEL, cwd=tmp_path) == "30.0 6.0\n"
+    assert list(tmp_path.rglob("daba/*/*/*.nbc"))
     solved = daba.load(tmp_path / "solution.txt", intrinsics="standard")
     start = daba.load(tmp_path / "start.txt")
     assert daba.pixel_error(solved).rms < 0.5 * daba.pixel_error(start).rms

@@ -37,12 +37,12 @@ def shard_of_six(points: int = 12, devices: int = 2) -> Shard:
     return make_shard(problem, daba.partition_from_arrays(problem, device))
 
 
-def own_cameras(shard: Shard, *names: str) -> LmInput:
+def own_cameras(shard: Shard, *names: str, most: int = ROW) -> LmInput:
     """Images in turn with cameras of these models, each its own; focal lengths and distortion are
-    refined."""
+    refined, of each model so many parameters at most."""
     C = shard.num_cameras
     models = [MODELS[name] for name in names]
-    refined = tuple(m.indices(focal=True, principal=False, extra=True) for m in models)
+    refined = tuple(m.indices(focal=True, principal=False, extra=True)[:most] for m in models)
     width = max(len(r) for r in refined)
     model = np.arange(C) % len(models)
     fixed = np.zeros((C, 6 + width), bool)
@@ -72,13 +72,12 @@ def rigs_that_share(shard: Shard) -> LmInput:
     that is fixed, a point that is, and priors of points."""
     C, P = shard.num_cameras, shard.num_points
     names = ("OPENCV_FISHEYE", "SIMPLE_RADIAL")
-    refined = ((0, 1, 4, 5, 6, 7), (0, 3))
+    refined = ((0, 4), (0,))
     shared = np.zeros((2, ROW))
     for n, name in enumerate(names):
         shared[n, : MODELS[name].count] = CAMERAS[name]
         shared[n, PARAMETERS] = n
-    free = np.ones((2, 6), bool)
-    free[1, 2:] = False
+    free = np.array([[True, True], [True, False]])
     fixed = np.zeros((C // 2, 6), bool)
     fixed[0] = True
     turned = np.array([0.0, -1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.3, 0.1, -0.1])
@@ -87,7 +86,7 @@ def rigs_that_share(shard: Shard) -> LmInput:
     random = np.random.default_rng(0)
     target = shard.start.points[[1, 4]] + 0.1 * random.normal(size=(2, 3))
     return LmInput(
-        kind=Kind("pixel", names, refined, shared=6, sensors="refined"),
+        kind=Kind("pixel", names, refined, shared=2, sensors="refined"),
         frame=(np.arange(C) // 2).astype(np.int32),
         poses=shard.start.cameras[:C:2, :12],
         sensor=(np.arange(C) % 2).astype(np.int32),
@@ -138,7 +137,7 @@ def every_operation() -> None:
     _, z = ops.damp(1e-3)
     ops.right_hand_side()
     ops.factor()
-    v, v_s = ops.zeros((parts.num_frames, 6)), ops.zeros((6, 12))
+    v, v_s = ops.zeros((parts.num_frames, 6)), ops.zeros((6, parts.kind.columns))
     h = ops.pull(v, v_s)
     ops.push(v, v_s, h)
     space = make_space(parts, ops, Network(parts, Communicator()), parts.cluster, 2)

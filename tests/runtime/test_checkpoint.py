@@ -43,18 +43,25 @@ def solve(iterations: int, folder: Path | None = None, **options: Any) -> Result
     )
 
 
-def test_a_resumed_solve_under_constraints_is_as_one_that_never_stopped(tmp_path: Path) -> None:
-    """Groups across devices take turns, and whose turn it is has to be remembered."""
+@pytest.mark.parametrize("method", ["daba", "lm"])
+def test_a_resumed_solve_under_constraints_is_as_one_that_never_stopped(
+    method: str, tmp_path: Path
+) -> None:
+    """In daba groups across devices take turns, and whose turn it is has to be remembered. One
+    camera is no other's."""
     problem = random_problem(1, cameras=20, points=120)
     cameras = problem.cameras.copy()
     cameras[:, 12:] = [1.0, 0.0, 0.0]
-    problem = replace(problem, cameras=cameras, shared=np.arange(20, dtype=np.int32) % 6)
+    shared = np.arange(20, dtype=np.int32) % 6
+    shared[0] = 6
+    problem = replace(problem, cameras=cameras, shared=shared)
     problem = daba.constrain(problem, fix="gauge", intrinsics_prior=0.1)
     partition = partition_from_arrays(problem, np.arange(20) // 10)
 
     def go(iterations: int, **checkpoints: Any) -> Result:
         return daba.solve(
             problem,
+            method=method,
             partition=partition,
             checkpoints=Checkpoints(**checkpoints),
             iterations=iterations,
@@ -69,7 +76,10 @@ def test_a_resumed_solve_under_constraints_is_as_one_that_never_stopped(tmp_path
     assert np.array_equal(resumed.problem.cameras, whole.problem.cameras)
     other = daba.constrain(problem, fix="points")
     with pytest.raises(DabaError, match="another problem"):
-        daba.solve(other, partition=partition, checkpoints=Checkpoints(resume=tmp_path / "saved"))
+        daba.solve(
+            other, method=method, partition=partition,
+            checkpoints=Checkpoints(resume=tmp_path / "saved"),
+        )  # fmt: skip
 
 
 def facts(result: Result) -> list[dict[str, Any]]:

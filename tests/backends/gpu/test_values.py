@@ -225,7 +225,7 @@ def test_more_conjugate_gradients_than_expected(
         "pcg_iterations": 9,
         "method": "lm",
     }
-    on_gpu, _, _ = small(5, **tight)
+    on_gpu, _, _ = small(5, 3, **tight)
     on_cpu = cpu_solver(on_gpu.shard, on_gpu.options)
     gpu(on_gpu).expected = 2
     on_gpu.iterate()

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("compiled")
 
 CASES: dict[str, Any] = {
     "ray": lambda shard: ray_input(shard, Communicator()),
-    "lenses": lambda shard: own_cameras(shard, "FOV", "EUCM", "OPENCV_FISHEYE", "RADIAL"),
+    "lenses": lambda shard: own_cameras(shard, "FOV", "EUCM", "OPENCV_FISHEYE", "RADIAL", most=3),
     "panorama": lambda shard: own_cameras(shard, "EQUIRECTANGULAR", "SIMPLE_RADIAL"),
     "rigs": rigs_that_share,
 }
