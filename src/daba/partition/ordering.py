@@ -33,6 +33,10 @@ class NumpyArrays:
         """Where the observations are going to live."""
         return array
 
+    def start(self, array: Any) -> Any:
+        """Begin to put it there, while others are read; `put` takes what is returned."""
+        return array
+
     def host(self, array: Any) -> Any:
         """The reverse."""
         return array

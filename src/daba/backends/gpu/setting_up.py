@@ -13,6 +13,7 @@ import torch
 from daba.backends.gpu.lm.arrays import expand
 from daba.backends.gpu.lm.segments import add_rows
 from daba.backends.gpu.tensors import Tensor
+from daba.backends.gpu.uploads import Coming, Uploads
 from daba.core.types import Floats, starts
 from daba.partition.ordering import NumpyArrays
 from daba.partition.partition import edge_weights
@@ -37,10 +38,18 @@ class TorchArrays(NumpyArrays):
 
     def __init__(self, device: torch.device | str) -> None:
         self.device = torch.device(device)
+        self.uploads: Uploads | None = None
+
+    def start(self, array: Any) -> Coming:
+        if self.uploads is None:
+            self.uploads = Uploads(self.device)
+        return self.uploads.start(array)
 
     def put(self, array: Any) -> Tensor:
         if isinstance(array, torch.Tensor):
             return array
+        if isinstance(array, Coming):
+            return array.arrived()
         return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(self.device)
 
     def host(self, array: Any) -> Any:
