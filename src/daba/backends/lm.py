@@ -66,11 +66,6 @@ class HostArrays:
         """Columns, (S,) or (S, ·), side by side."""
         return np.column_stack(columns)
 
-    def unique(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The keys there are, ascending, and which of them each is."""
-        found, at = np.unique(keys, return_inverse=True)
-        return found, at.reshape(-1)
-
     def model_of_frames(self, step: Floats, of_images: Floats) -> Floats:
         """gᵀv + ½ vᵀHv of each device, (S,), for steps v of its frames, and of what its images
         share."""

@@ -8,16 +8,26 @@ rigs), has a camera of its own or one of those that are shared, and sits on a se
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from daba.core.lm import NO_PRIORS, Estimate, Images, Kind, Loss, Observations
-from daba.core.types import Bools, Floats, Int32, Int64, Known, Mask, Tasks, distinct, frozen
+from daba.core.types import (
+    Bools,
+    Floats,
+    Int32,
+    Int64,
+    Known,
+    Mask,
+    Tasks,
+    distinct,
+    frozen,
+    starts,
+)
 from daba.distributed.comm.base import Communicator, Exchange
 from daba.distributed.shard import Boundary, Shard, boundary_of, make_tasks
-from daba.partition.ordering import DeviceRanges, pointers
-from daba.partition.partition import stable_order
+from daba.partition.ordering import ON_HOST, DeviceRanges, NumpyArrays, pointers
 
 
 class ImagePriors(NamedTuple):
@@ -115,6 +125,8 @@ class LmShard:
     """Of rows of frames ("cameras") and points."""
     boundary: Boundary
     """Frames and points that devices must tell each other of."""
+    arrays: NumpyArrays = ON_HOST
+    """Of observations, but for where those of each frame and point begin: as the shard's."""
 
     @property
     def devices(self) -> int:
@@ -128,7 +140,8 @@ def make_lm_shard(
     """`cluster` of each own frame, counted from 0 on each device; None: each device is one."""
     kind, S = given.kind, shard.num_devices
     own = shard.num_cameras
-    device = np.repeat(np.arange(S), np.diff(shard.devices.camera_ptr))[_first(given.frame)]
+    first = ON_HOST.changes(given.frame)
+    device = np.repeat(np.arange(S), np.diff(shard.devices.camera_ptr))[first]
     frame_ptr = pointers(device, S)
     counts = np.zeros((S, 2))
     counts[:, 0] = np.diff(frame_ptr)
@@ -187,12 +200,8 @@ def make_lm_shard(
         parameter_priors=given.parameter_priors,
         exchange=exchange,
         boundary=boundary_of(shard, frame),
+        arrays=shard.arrays,
     )
-
-
-def _first(ascending: np.ndarray) -> np.ndarray:
-    """Where each value begins."""
-    return np.flatnonzero(np.diff(ascending, prepend=-1))
 
 
 def _start(
@@ -262,74 +271,76 @@ def _images(
 def _observations(
     shard: Shard, frame: Int32, cluster: Int32, num_frames: int, device: np.ndarray
 ) -> Observations:
-    """All of a shard's: those of its points, then those of its frames whose points are ghosts."""
-    parts = [part for part in (shard.intra, shard.inter) if len(part.camera)]
+    """All of a shard's: those of its points, then those of its frames whose points are ghosts.
+    Where those of each frame and point begin is kept on the host, all else where the shard has its
+    observations."""
+    a, parts = shard.arrays, [part for part in (shard.intra, shard.inter) if len(part.camera)]
     image, point, xy, weight = (
-        np.concatenate([getattr(part, name) for part in parts]) if len(parts) > 1
+        a.concatenate([getattr(part, name) for part in parts]) if len(parts) > 1
         else getattr(parts[0], name)
         for name in ("camera", "point", "u", "weight")
     )  # fmt: skip
-    of, points = frame[image], shard.num_points + len(shard.ghost_points)
+    of, C = a.take(a.put(frame), image), shard.ranges.cameras
     if len(shard.inter.camera) or int(cluster.max(initial=0)) > 0:  # else they are sorted already
         image_at = _in_device_order(
             shard.num_cameras, shard.ranges.camera_ptr[shard.first], shard.ghost_cameras
         )
-        key = point.astype(np.int64) * (int(cluster.max()) + 1) + cluster[of]
-        key = key * shard.ranges.cameras + image_at[image]
-        if not (np.diff(key) > 0).all():
-            order = np.argsort(key, kind="stable")
+        by_image = a.put(cluster[frame] * np.int64(C) + image_at)
+        key = a.int64(point) * ((int(cluster.max()) + 1) * C) + a.take(by_image, image)
+        if not (key[1:] > key[:-1]).all():
+            order = a.order(key, 1 << 62)
             image, point, of, xy, weight, key = (
-                values.take(order, axis=0) for values in (image, point, of, xy, weight, key)
+                a.take(array, order) for array in (image, point, of, xy, weight, key)
             )
-        runs = _first(key // shard.ranges.cameras)
+        runs = a.changes(key // C)
     else:
-        runs = _first(point)
-    ptr = pointers(point, points)
-    lengths = np.diff(np.append(runs, len(point)))
-    by_point = mine = np.flatnonzero(of < num_frames)
+        runs = a.changes(point)
+    points = shard.num_points + len(shard.ghost_points)
+    ptr = starts(a.count(point, points))
+    ends = a.concatenate([runs[1:], a.put(np.array([len(point)]))])
+    lengths = ends - runs
+    by_point = mine = a.nonzero(of < num_frames)
     if len(shard.ghost_points):
         at = _in_device_order(
             shard.num_points, shard.ranges.point_ptr[shard.first], shard.ghost_points
         )
-        by_point = mine[np.argsort(at[point[mine]], kind="stable")]
-    order = by_point[stable_order(of[by_point], num_frames)]
+        by_point = mine[a.order(a.take(a.put(at), point[mine]), 1 << 62)]
+    order = by_point[a.order(of[by_point], num_frames)]
     begin, end, inter = ptr[: shard.num_points], ptr[1 : shard.num_points + 1], order[:0]
     if shard.ranges.devices > 1:
         within = _within_devices(shard, of, point, device, len(cluster))
         inter = order[~within[order]]
-        inside = np.flatnonzero(within)
+        inside = a.nonzero(within)
         # own observations follow each other: clusters are numbered device after device
-        counts = np.bincount(point[inside], minlength=points)[: shard.num_points]
-        first = np.full(shard.num_points, len(of))
-        np.minimum.at(first, point[inside], inside)
+        counts = a.count(point[inside], points)[: shard.num_points]
+        first = a.host(a.smallest(a.int32(inside), point[inside], points))[: shard.num_points]
         begin = np.where(counts > 0, first, begin)
         end = begin + counts
     return Observations(
-        frame=np.ascontiguousarray(of),
-        image=np.ascontiguousarray(image),
-        point=np.ascontiguousarray(point),
-        xy=np.ascontiguousarray(xy),
-        weight=np.array(weight),  # to be changed
+        frame=a.keep(of),
+        image=a.keep(image),
+        point=a.keep(point),
+        xy=a.keep(xy),
+        weight=a.copy(weight),  # to be changed
         point_ptr=ptr,
-        frame_ptr=pointers(of[mine], num_frames),
-        frame_obs=order.astype(np.int32),
-        run_begin=np.repeat(runs, lengths).astype(np.int32),
-        run_end=np.repeat(runs + lengths, lengths).astype(np.int32),
+        frame_ptr=starts(a.count(of[mine], num_frames)),
+        frame_obs=a.int32(order),
+        run_begin=a.int32(a.repeat(runs, lengths)),
+        run_end=a.int32(a.repeat(ends, lengths)),
         own_begin=begin.astype(np.int64),
         own_end=end.astype(np.int64),
-        inter_ptr=pointers(of[inter], num_frames),
-        inter_obs=inter.astype(np.int32),
+        inter_ptr=starts(a.count(of[inter], num_frames)),
+        inter_obs=a.int32(inter),
     )
 
 
-def _within_devices(
-    shard: Shard, of: Int32, point: Int32, device: np.ndarray, frames: int
-) -> Bools:
+def _within_devices(shard: Shard, of: Any, point: Any, device: np.ndarray, frames: int) -> Any:
     """Which observations are of a frame and a point of the same device here."""
-    point_device = np.repeat(np.arange(shard.num_devices), np.diff(shard.devices.point_ptr))
-    owner = np.concatenate([point_device, np.full(len(shard.ghost_points), -1)])
-    home = np.concatenate([device, np.full(frames - len(device), -2)])
-    return np.asarray(home[of] == owner[point])
+    a, here = shard.arrays, np.arange(shard.num_devices, dtype=np.int32)
+    point_device = np.repeat(here, np.diff(shard.devices.point_ptr))
+    owner = np.concatenate([point_device, np.full(len(shard.ghost_points), -1, np.int32)])
+    home = np.concatenate([device, np.full(frames - len(device), -2)]).astype(np.int32)
+    return a.take(a.put(home), of) == a.take(a.put(owner), point)
 
 
 def _in_device_order(own: int, start: int, ghosts: np.ndarray) -> np.ndarray:

@@ -156,14 +156,17 @@ def _from_store(store: Store, options: Options, comm: Communicator, arrays: Nump
     ranks = assign_devices(store.work, comm.size)
     comm.assigned(ranks)
     mine = range(ranks[comm.rank], ranks[comm.rank + 1])
-    blocks = [device_block(store, device, options) for device in mine]
+    blocks = [device_block(store, device, options, arrays) for device in mine]
     shard = join(blocks, mine.start, store.ranges, arrays=arrays)
     return _setup(shard, options, comm, store, None, store.name)
 
 
-def device_block(store: Store, device: int, options: Options) -> DeviceBlock:
-    """What a device holds; of the pixel error with all that its images' cameras are."""
-    block = store.device_block(device, options.minimised)
+def device_block(
+    store: Store, device: int, options: Options, arrays: NumpyArrays = ON_HOST
+) -> DeviceBlock:
+    """What a device holds; of the pixel error with all that its images' cameras are. Observations
+    are on their way to where they are going to live."""
+    block = store.device_block(device, options.minimised, arrays)
     if options.minimised == "ray":
         return block
     from daba.problem.image_rows import image_rows, of_focal_lengths

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from daba.core.types import distinct, frozen, starts
-from daba.partition.partition import Partition, frames_of, stable_order
+from daba.partition.partition import Partition, camera_graph, frames_of, stable_order
 from daba.problem.problem import Floats, Ints, Problem
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ class NumpyArrays:
         """Where the observations are going to live."""
         return array
 
+    def start(self, array: Any) -> Any:
+        """Begin to put it there, while others are read; `put` takes what is returned."""
+        return array
+
     def host(self, array: Any) -> Any:
         """The reverse."""
         return array
@@ -51,6 +55,16 @@ class NumpyArrays:
     def int32(self, array: Any) -> Any:
         return array.astype(np.int32)
 
+    def int64(self, array: Any) -> Any:
+        return array.astype(np.int64)
+
+    def copy(self, array: Any) -> Any:
+        return array.copy()
+
+    def repeat(self, array: Any, counts: Any) -> Any:
+        """Each so often."""
+        return np.repeat(array, counts)
+
     def where(self, condition: Any, yes: Any, no: Any) -> Any:
         return np.where(condition, yes, no)
 
@@ -60,8 +74,21 @@ class NumpyArrays:
     def unique(self, keys: Any) -> Any:
         return distinct(keys)
 
+    def unique_inverse(self, keys: Any) -> tuple[Any, Any]:
+        """The keys there are, ascending, and which of them each is."""
+        found, at = np.unique(keys, return_inverse=True)
+        return found, at.reshape(-1)
+
+    def changes(self, ascending: Any) -> Any:
+        """Where each value, none below 0, begins."""
+        return np.flatnonzero(np.diff(ascending, prepend=-1))
+
     def search(self, ascending: Any, values: Any) -> Any:
         return np.searchsorted(ascending, values)
+
+    def camera_graph(self, camera: Any, point: Any, cameras: int, points: int) -> Any:
+        """That of `partition/partition.py`; on the host."""
+        return camera_graph(camera, point, cameras, points)
 
     def count(self, owner: Any, count: int) -> np.ndarray:
         """How many there are of each owner; on the host."""
@@ -264,14 +291,16 @@ def lay_out(
     so that neighbours in memory are seen by the same cameras; images of a frame follow each
     other. `validate` the problem before."""
     a, C, P = arrays, problem.num_cameras, problem.num_points
-    later = validate and a is not ON_HOST and error == "ray" and problem.has_rays
-    if validate and not later:
+    there = validate and a is not ON_HOST and problem.has_rays
+    if validate and not there:
         problem.validated()
-    cameras, *numbers, constraints = measured(problem, error)
     ends = a.put(problem.camera_index), a.put(problem.point_index)
-    u, weights = map(a.put, numbers)
-    if later:
-        problem.validated(observations=not a.valid(problem, *ends, u, weights))
+    rays = []
+    if there:
+        rays = [a.put(problem.u), a.put(problem.weights)]
+        problem.validated(observations=not a.valid(problem, *ends, *rays))
+    cameras, *numbers, constraints = measured(problem, error)
+    u, weights = rays if rays and error == "ray" else map(a.put, numbers)
     camera_order = order_cameras(partition, frames_of(problem))
     camera = a.take(a.put(inverse(camera_order)), ends[0])
     first = a.smallest(camera, ends[1], P)

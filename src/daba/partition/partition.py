@@ -144,8 +144,7 @@ def camera_graph(camera: Ints, point: Ints, cameras: int, points: int) -> Any:
         shape=(cameras, points),
     )
     seen.data[:] = 1  # an observation given twice makes no stronger edge
-    track = np.bincount(seen.indices, minlength=points)
-    weight = np.maximum(np.rint(1000.0 / np.sqrt(np.maximum(track - 1, 1))), 1).astype(np.int64)
+    weight = edge_weights(np.bincount(seen.indices, minlength=points))
     weighted = csr_array((weight[seen.indices], seen.indices, seen.indptr), shape=seen.shape)
     graph = (weighted @ seen.T).tocsr()
     graph.setdiag(0)
@@ -153,12 +152,20 @@ def camera_graph(camera: Ints, point: Ints, cameras: int, points: int) -> Any:
     return graph
 
 
-def split_cameras(graph: Any, load: np.ndarray, devices: int, seed: int) -> Ints:
+def edge_weights(track: np.ndarray) -> np.ndarray:
+    """What a point that so many cameras see adds to each pair of them."""
+    return np.maximum(np.rint(1000.0 / np.sqrt(np.maximum(track - 1, 1))), 1).astype(np.int64)
+
+
+def split_cameras(
+    graph: Any, load: np.ndarray, devices: int, seed: int, tries: int = TRIES
+) -> Ints:
     """Device of each camera: the best of some partitions by METIS, which differ by some per cent
     in what they cut.
 
     graph   the whole `camera_graph`; not needed for one device
     load    observations of each camera
+    tries   partitions at most
     """
     if devices == 1:
         return np.zeros(len(load), dtype=np.int32)
@@ -177,7 +184,7 @@ def split_cameras(graph: Any, load: np.ndarray, devices: int, seed: int) -> Ints
             recursive=True,  # bisection cut less than the k-way method on every problem at hand
             options=pymetis.Options(seed=TRIES * seed + k),
         )
-        for k in range(min(TRIES, 1 + EDGES_IN_ALL // max(graph.nnz, 1)))
+        for k in range(min(tries, 1 + EDGES_IN_ALL // max(graph.nnz, 1)))
     ]
     _, parts = min(found, key=lambda one: int(one[0]))
     cameras = np.asarray(parts, dtype=np.int32)

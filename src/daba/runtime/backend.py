@@ -206,7 +206,7 @@ class Gpu:
                 )
             from daba.solver.lm.make import lm_solver
 
-            solver = lm_solver(shard.on_host(), options, comm, self)
+            solver = lm_solver(shard, options, comm, self)
             if solver.ops.on_gpu:
                 from daba.solver.lm.on_gpu import launch_linear, rehearse
 

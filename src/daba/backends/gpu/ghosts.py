@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -31,26 +32,32 @@ class Ghosts:
 
     def update(self, x: GpuState, blocks: Blocks) -> None:
         """Send this process's boundary of x, and put the ghosts into x."""
-        if not self.needed:
-            return
+        if self.needed:
+            self.start(x, blocks)()
+
+    def start(self, x: GpuState, blocks: Blocks) -> Callable[[], None]:
+        """Begin to send it; what is returned waits for the ghosts and puts them into x."""
         arrays = {"cameras": x.cameras, "points": x.points}
-        if not self.exchange.swap(arrays, self.rows, blocks):
-            self._by_host(x, blocks)
+        return self.exchange.start_swap(arrays, self.rows, blocks) or self._by_host(x, blocks)
 
     @cached_property
     def host(self) -> State:
         """Room for an estimate on its way."""
         return State(np.zeros((self.a.all_C, 15)), np.zeros((self.a.all_P, 3)))
 
-    def _by_host(self, x: GpuState, blocks: Blocks) -> None:
-        a = self.a
+    def _by_host(self, x: GpuState, blocks: Blocks) -> Callable[[], None]:
         if blocks != "points":
             rows = torch.cat(self.rows["cameras"])
             self.host.cameras[self.own["cameras"]] = x.cameras[rows, :15].cpu().numpy()
         if blocks != "cameras":
             rows = torch.cat(self.rows["points"])
             self.host.points[self.own["points"]] = x.points[rows, :3].cpu().numpy()
-        self.exchange.update(self.host, blocks)
+        self.exchange.start(self.host, blocks)
+        return lambda: self._from_host(x, blocks)
+
+    def _from_host(self, x: GpuState, blocks: Blocks) -> None:
+        a = self.a
+        self.exchange.finish(self.host)
         if blocks != "points":
             ghosts = torch.from_numpy(self.host.cameras[a.C :])
             x.cameras[a.C :, :15] = ghosts.to(a.device)

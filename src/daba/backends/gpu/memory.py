@@ -41,7 +41,7 @@ def needed_for_lm(parts: LmShard) -> int:
     """Bytes that Levenberg–Marquardt needs at most, of one process; its clusters are those of the
     shard."""
     B, G, K = parts.kind.block, parts.kind.columns, len(parts.obs.frame)
-    lengths = (parts.obs.run_end - parts.obs.run_begin).astype(np.int64)
+    lengths = parts.arrays.int64(parts.obs.run_end - parts.obs.run_begin)
     pairs = int(lengths.sum())  # of observations of one point by one cluster, as a list is made
     sizes = np.bincount(parts.cluster[: parts.num_frames])
     blocks = 3 * len(sizes[sizes > 0]) * (int(sizes.max()) * B) ** 2

@@ -40,6 +40,8 @@ class GpuOperations(Operations):
     linear_solver = "pcg"
     concludes = True
     """Whether a step that is found is all there is to it, before E^α⁺ and restarts."""
+    ahead = False
+    """Whether the intra observations are linearized at x before an iteration begins."""
 
     def __init__(
         self,
@@ -119,7 +121,7 @@ class GpuOperations(Operations):
     # Running
 
     def run(self, name: Hashable, phase: Phase) -> None:
-        self.graphs.run(name, phase)
+        self.graphs.run((name, self.ahead), phase)
 
     def when_done(self, phase: Phase) -> None:
         """Its kernels skip what they do while the status is another."""
@@ -145,7 +147,7 @@ class GpuOperations(Operations):
     # The state
 
     def set_estimate(self, x: State) -> None:
-        a, launches = self.arrays, self.launches
+        a, launches, self.ahead = self.arrays, self.launches, False
         here = a.upload(x)
         for estimate in (a.x, a.last):
             estimate.copy_(here)
@@ -226,7 +228,8 @@ class GpuOperations(Operations):
         launches.start()
 
     def linearize(self) -> None:
-        self.launches.linearize(self.arrays.x)
+        if not self.ahead:
+            self.launches.linearize(self.arrays.x)
 
     def assemble(self, base: Base) -> None:
         self.launches.assemble(*self.surrogate(base))
@@ -299,7 +302,11 @@ class GpuOperations(Operations):
         self.launches.refine(self.arrays.new, block, again)
 
     def exchange(self, blocks: Blocks, final: bool) -> None:
-        self.ghosts.update(self.arrays.new, blocks)
+        arrive = self.ghosts.start(self.arrays.new, blocks)
+        if final:  # meanwhile begin what needs no ghosts
+            self.launches.linearize(self.arrays.new)
+            self.ahead = True
+        arrive()
 
     def finish(self) -> None:
         a, launches = self.arrays, self.launches

@@ -79,10 +79,13 @@ class Exchange:
         self.start_filling(cameras, points)
         self.finish_filling(cameras, points)
 
-    def swap(self, arrays: dict[str, Any], rows: dict[str, Any], blocks: Blocks) -> bool:
-        """`update` for tensors that stay on their GPU; `rows` are its numbers of what is sent.
-        False, and nothing is done, where tensors travel by way of the host."""
-        return False
+    def start_swap(
+        self, arrays: dict[str, Any], rows: dict[str, Any], blocks: Blocks
+    ) -> Callable[[], None] | None:
+        """`start` for tensors that stay on their GPU; `rows` are its numbers of what is sent. What
+        is returned waits for the ghosts and puts them in place; None, and nothing is done, where
+        tensors travel by way of the host."""
+        return None
 
     def take_traffic(self) -> Traffic:
         """What was spent since the last call."""

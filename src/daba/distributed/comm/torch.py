@@ -10,7 +10,7 @@ import atexit
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,9 +122,7 @@ class TorchExchange(Exchange):
         self.traffic.exchanging += time.perf_counter() - began
 
     def finish(self, x: State) -> None:
-        began = time.perf_counter()
-        self._receive(chosen("both", *map(torch.from_numpy, x)))
-        self.traffic.waiting += time.perf_counter() - began
+        self._arrive(chosen("both", *map(torch.from_numpy, x)))
 
     def start_filling(self, cameras: Floats, points: Floats) -> None:
         self.start(State(cameras, points), "both")
@@ -132,12 +130,18 @@ class TorchExchange(Exchange):
     def finish_filling(self, cameras: Floats, points: Floats) -> None:
         self.finish(State(cameras, points))
 
-    def swap(self, arrays: dict[str, Any], rows: dict[str, Any], blocks: Blocks) -> bool:
+    def start_swap(
+        self, arrays: dict[str, Any], rows: dict[str, Any], blocks: Blocks
+    ) -> Callable[[], None]:
         began = time.perf_counter()
         self._send(chosen(blocks, **arrays), rows)
+        self.traffic.exchanging += time.perf_counter() - began
+        return lambda: self._arrive(arrays)
+
+    def _arrive(self, arrays: dict[str, Any]) -> None:
+        began = time.perf_counter()
         self._receive(arrays)
         self.traffic.waiting += time.perf_counter() - began
-        return True
 
     def _send(self, arrays: dict[str, Any], rows: dict[str, Any]) -> None:
         """One message to each neighbour."""

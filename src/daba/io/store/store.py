@@ -34,7 +34,14 @@ from daba.io.store.manifest import (
     optics_file,
     read_manifest,
 )
-from daba.partition.ordering import DeviceBlock, DeviceRanges, Error, Records
+from daba.partition.ordering import (
+    ON_HOST,
+    DeviceBlock,
+    DeviceRanges,
+    Error,
+    NumpyArrays,
+    Records,
+)
 from daba.partition.partition import Partition
 from daba.partition.statistics import PartitionStatistics, StatisticsSum
 from daba.problem.checks import PIECE
@@ -130,9 +137,11 @@ class Store:
             )
         return radial_optics(np.arange(len(rows), dtype=np.int32), rows)
 
-    def device_block(self, device: int, error: Error = "ray") -> DeviceBlock:
+    def device_block(
+        self, device: int, error: Error = "ray", arrays: NumpyArrays = ON_HOST
+    ) -> DeviceBlock:
         """What a device holds, memory-mapped and read-only: of the pixel error, u are pixels and
-        weights 1."""
+        weights 1. Observations are begun to be put where `arrays` has them."""
         if error == "ray" and self.manifest.optics is not None and self.manifest.optics.solved:
             raise DabaError(
                 f"{self.path} is a solution in pixels, and its rays are those from before it: load "
@@ -143,9 +152,9 @@ class Store:
             point_id=self.sound(device, "point_id"),
             cameras=self.sound(device, "cameras"),
             points=self.sound(device, "points"),
-            intra=self.sound_records(device, "intra", error),
-            inter=self.sound_records(device, "inter", error),
-            outer=self.sound_records(device, "outer", error),
+            intra=self.sound_records(device, "intra", error, arrays),
+            inter=self.sound_records(device, "inter", error, arrays),
+            outer=self.sound_records(device, "outer", error, arrays),
             constraints=self.constraints(device),
         )
 
@@ -285,13 +294,22 @@ class Store:
         found = self.records(device, kind)
         return np.asarray(found.u * self._focals[found.camera, None])
 
-    def sound_records(self, device: int, kind: str, error: Error = "ray") -> Records:
-        """The same, of numbers that make sense."""
+    def sound_records(
+        self, device: int, kind: str, error: Error = "ray", arrays: NumpyArrays = ON_HOST
+    ) -> Records:
+        """The same, of numbers that make sense; each array is on its way to where `arrays` has
+        them before the next is read."""
+        started = {}
         for what in Records._fields:
-            self.sound(device, f"{kind}-{what}")
+            array = self.sound(device, f"{kind}-{what}")
+            if error == "ray" or what in ("camera", "point"):
+                started[what] = arrays.start(array)
         if error == "pixel" and self.manifest.has_pixels:
             self.sound(device, f"{kind}-pixels")
-        return self.records(device, kind, error)
+        found = self.records(device, kind, error)._asdict()
+        return Records(
+            *(started[what] if what in started else arrays.start(found[what]) for what in found)
+        )
 
     @cached_property
     def _focals(self) -> Floats:

@@ -34,15 +34,15 @@ class Eigenmodes:
 
     def __init__(self, shard: LmShard, ops: Any) -> None:
         self.shard, self.ops = shard, ops
-        obs = shard.obs
-        begins = np.flatnonzero(obs.run_begin == np.arange(len(obs.frame)))
-        whole = np.diff(obs.point_ptr)[obs.point[begins]] == obs.run_end[begins] - begins
-        own = obs.frame[begins] < shard.num_frames
-        ghost = obs.point[begins] >= shard.num_points
-        self.runs = begins[own & (ghost | ~whole)].astype(np.int32)
-        number = np.full(len(obs.frame), -1, np.int32)
-        number[self.runs] = np.arange(len(self.runs), dtype=np.int32)
-        self.run_at = number[obs.run_begin]
+        a, obs = shard.arrays, shard.obs
+        begins = a.changes(obs.run_begin)
+        lengths, point = obs.run_end[begins] - begins, obs.point[begins]
+        whole = a.take(a.put(np.diff(obs.point_ptr)), point) == lengths
+        own, ghost = obs.frame[begins] < shard.num_frames, point >= shard.num_points
+        chosen = own & (ghost | ~whole)
+        self.runs = a.int32(begins[chosen])
+        number = a.where(chosen, chosen.cumsum(0) - 1, -1)
+        self.run_at = a.int32(a.repeat(number, lengths))
         clusters = shard.cluster[: shard.num_frames]
         self.members = [np.flatnonzero(clusters == c) for c in distinct(clusters)]
         self.basis: Floats | None = None

@@ -12,6 +12,7 @@ from daba.core.types import Int32
 from daba.distributed.comm.base import Communicator
 from daba.distributed.lm_shard import LmInput, LmShard, make_lm_shard
 from daba.distributed.shard import Shard
+from daba.partition.partition import TRIES
 from daba.solver.lm.linear import Reduced, Whole
 from daba.solver.lm.network import Network
 from daba.solver.lm.solver import LevenbergMarquardt
@@ -74,6 +75,8 @@ class Speed(NamedTuple):
     """Frames of a cluster, where S is not factored whole; more …"""
     most_clusters: float
     """… where there would be more than so many."""
+    tries: int
+    """Ways of cutting frames into clusters among which the best is taken, at most."""
 
     def direct(self, cost: Cost) -> float:
         """To form S and factor it."""
@@ -90,7 +93,7 @@ class Speed(NamedTuple):
 
 CPU = Speed(
     pair=24e-9, flop=2e-11, observation=2e-6, least=1e-3, product=16e-9, byte=5e-11,
-    call=3e-4, most_frames=6000, cluster=125.0, most_clusters=float("inf"),
+    call=3e-4, most_frames=6000, cluster=125.0, most_clusters=float("inf"), tries=TRIES,
 )  # fmt: skip
 """Of one thread of a current CPU; conjugate gradients as a chain of frames has them, with
 eigenmodes: cup-362 takes 0.9 s directly, 1.9 s with them, and 0.5 s with factors that are used
@@ -100,7 +103,7 @@ again. The plan alone is quadratic in frames. With clusters of 15, 60, 125 and 2
 after 35, 18 and 19 s."""
 GPU = Speed(
     pair=3.5e-10, flop=6e-14, observation=5e-9, least=15e-3, product=0.0, byte=0.0,
-    call=0.0, most_frames=2500, cluster=15.0, most_clusters=400.0,
+    call=0.0, most_frames=2500, cluster=15.0, most_clusters=400.0, tries=1,
 )  # fmt: skip
 """Of an H200: notredame-692, 16 million pairs and 6,228 rows, is formed in 5.6 ms and factored in
 4.5; conjugate gradients take 16 ms for it, 14 to 30 for a city of 1,723 cameras, 25 to 60 for
@@ -147,7 +150,7 @@ def make_lm(
     if alone and shard.ranges.observations <= SMALL and options.linear_solver == "auto":
         from daba.backends.plain.operations import PlainOperations
 
-        parts = make_lm_shard(shard, given, comm)
+        parts = make_lm_shard(shard.on_host(), given, comm)
         network, ops = Network(parts, comm), PlainOperations(parts, loss)
         whole = Whole(parts, ops, network)
         return LevenbergMarquardt(shard, parts, options, network, ops, whole)
@@ -159,7 +162,7 @@ def make_lm(
     if parts.cluster_ptr[-1] == 1:
         reduced = _of_one_cluster(parts, network, ops, worth, backend)
     else:
-        reduced = _of_many(shard, given, parts, options, network, ops)
+        reduced = _of_many(shard, given, parts, options, network, ops, backend.speed.tries)
     return LevenbergMarquardt(shard, parts, options, network, ops, reduced)
 
 
@@ -183,7 +186,7 @@ def _with_clusters(
         if options.linear_solver == "auto" and _pays(cost, speed, parts, comm):
             return parts, plan, speed.worth(cost, len(parts.obs.frame))
         size = 1.0 if crowded else size
-    parts = make_lm_shard(shard, given, comm, split_frames(shard, given, size))
+    parts = make_lm_shard(shard, given, comm, split_frames(shard, given, size, speed.tries))
     return parts, backend.plan(parts.obs, _here(parts), B)[0], 0.0
 
 
@@ -225,7 +228,13 @@ def _of_one_cluster(
 
 
 def _of_many(
-    shard: Shard, given: LmInput, parts: LmShard, options: Options, network: Network, ops: Any
+    shard: Shard,
+    given: LmInput,
+    parts: LmShard,
+    options: Options,
+    network: Network,
+    ops: Any,
+    tries: int,
 ) -> Reduced:
     """Conjugate gradients over clusters."""
     from daba.solver.lm.coarse import make_space
@@ -235,7 +244,8 @@ def _of_many(
     frames = float(network.comm.gather(_frames_of_devices(shard, given)).sum())
     alone = parts.cluster_ptr[-1] == frames and shard.ranges.devices == 1
     frames = frames if alone else max(MOTIONS, frames / MOST_MOTIONS)
-    bodies, count = everywhere(parts, split_frames(shard, given, frames), network.comm)
+    bodies = split_frames(shard, given, frames, tries)
+    bodies, count = everywhere(parts, bodies, network.comm)
     space = make_space(parts, ops, network, bodies, count)
     return Deflated(parts, ops, network, space, options.pcg_iterations)
 

@@ -12,9 +12,11 @@ import torch
 from daba.backends.gpu.lm.segments import Scatter
 from daba.core.decisions import LEAST_DIAGONAL
 from daba.core.types import Floats
+from daba.distributed.lm_shard import LmShard
 from daba.solver.lm.coarse import SINGULAR, CoarseSpace
 from daba.solver.lm.deflated import Deflated
 from daba.solver.lm.eigenmodes import MODES, THRESHOLD, Eigenmodes
+from daba.solver.lm.network import Network
 from daba.solver.lm.solver import LevenbergMarquardt
 
 Tensor = Any
@@ -24,6 +26,10 @@ class GpuCoarseSpace(CoarseSpace):
     """Vectors of the space are tensors, too."""
 
     Z: Any
+
+    def __init__(self, shard: LmShard, ops: Any, network: Network, *clusters: Any) -> None:
+        super().__init__(shard, ops, network, *clusters)
+        ops.coarse_lists(self.blocks)  # now, and not when kernels are compiled and no clock runs
 
     def resize(self, modes: int) -> None:
         super().resize(modes)
@@ -64,19 +70,19 @@ class GpuCoarseSpace(CoarseSpace):
 
     def _places_of(self) -> None:
         """Where the numbers of all devices' pairs go in E."""
-        n, source, target = self.width, [], []
-        inside = np.arange(n * n).reshape(1, n, n)
+        put, n, source, target = self.ops.put, self.width, [], []
+        inside = put(np.arange(n * n).reshape(1, n, n))
         for d, pairs in enumerate(self.all_pairs):
             count = int((pairs[0] >= 0).sum())
-            a, b = self.columns[pairs[0, :count]], self.columns[pairs[1, :count]]
-            from_ = (d * self.everywhere + np.arange(count))[:, None, None] * (n * n) + inside
-            apart = pairs[0, :count] != pairs[1, :count]
+            a, b = (put(self.columns[pairs[end, :count]]) for end in (0, 1))
+            from_ = put(d * self.everywhere + np.arange(count))[:, None, None] * (n * n) + inside
+            apart = put(pairs[0, :count] != pairs[1, :count])[:, None, None]
             known = (a[:, :, None] >= 0) & (b[:, None, :] >= 0)
             cell = a[:, :, None] * self.size + b[:, None, :]
             mirrored = b[:, None, :] * self.size + a[:, :, None]
-            source += [from_[known], from_[known & apart[:, None, None]]]
-            target += [cell[known], mirrored[known & apart[:, None, None]]]
-        self.source, self.target = (self.ops.put(np.concatenate(part)) for part in (source, target))
+            source += [from_[known], from_[known & apart]]
+            target += [cell[known], mirrored[known & apart]]
+        self.source, self.target = torch.cat(source), torch.cat(target)
 
     def take(self, Z: Any, travels: bool) -> None:
         if Z.shape[2] != self.modes:

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from daba.core.lm import CoarseBlocks
-from daba.core.types import Int32, distinct
+from daba.core.types import Int32, distinct, starts
 from daba.distributed.lm_shard import LmShard
-from daba.partition.ordering import pointers
 from daba.solver.lm.network import Network
 
 
@@ -33,49 +32,53 @@ class BlockPattern:
         self.frame_device = network.frame_device
         self.image_device = self.frame_device[self.image_frame]
         self.blocks_count = clusters + (len(images.index) if shard.kind.columns else 0)
+        a, points = shard.arrays, shard.num_points
         owner, block, at = self._seen_by_points()
-        begins = shard.point_tasks.ptr[shard.point_tasks.device_ptr[:-1]]
-        device = np.searchsorted(begins, owner, side="right") - 1
-        ptr = pointers(owner, shard.num_points)
+        ptr = starts(a.count(owner, points))
+        begins = shard.point_tasks.ptr[shard.point_tasks.device_ptr]
+        of_points = np.repeat(np.arange(shard.devices), np.diff(begins))
+        device = a.take(a.put(of_points), owner)
         self._find_pairs(owner, block, device, int(np.diff(ptr).max(initial=1)))
-        seen, local = np.unique(device * self.blocks_count + block, return_inverse=True)
+        seen, local = a.unique_inverse(device * self.blocks_count + block)
+        seen = a.host(seen)
         self.seen_begin = np.searchsorted(seen // self.blocks_count, np.arange(shard.devices + 1))
         self.seen_block = seen % self.blocks_count
         self.most_seen = int(np.diff(self.seen_begin).max(initial=1))
         none = np.empty(0, np.int32)
         self.blocks = CoarseBlocks(
             ptr,
-            block.astype(np.int32),
-            (local.reshape(-1) - self.seen_begin[device]).astype(np.int32),
+            a.int32(block),
+            a.int32(local - a.take(a.put(self.seen_begin), device)),
             at[0] if clusters else none,
             at[-1] if shard.kind.columns else none,
             self._pair_table(),
         )
         self._tell_pairs()
 
-    def _seen_by_points(self) -> tuple[np.ndarray, np.ndarray, Int32]:
+    def _seen_by_points(self) -> tuple[Any, Any, Any]:
         """Point and block of each pair of a point and a block that sees it; and where each
         observation's are among them, by clusters and by groups."""
-        s, obs, total = self.shard, self.shard.obs, self.blocks_count
+        s, obs, total, a = self.shard, self.shard.obs, self.blocks_count, self.shard.arrays
         last = int(obs.point_ptr[s.num_points])
-        point, keys = obs.point[:last].astype(np.int64), []
+        point, keys = a.int64(obs.point[:last]) * total, []
         if self.clusters:
-            keys.append(point * total + self.cluster[obs.frame[:last]])
+            keys.append(point + a.take(a.put(self.cluster), obs.frame[:last]))
         if s.kind.columns:
-            keys.append(point * total + self.clusters + s.images.group[obs.image[:last]])
-        entries, at = self.ops.unique(np.concatenate(keys))
-        return entries // total, entries % total, at.reshape(len(keys), last).astype(np.int32)
+            group = a.take(a.put(s.images.group), obs.image[:last])
+            keys.append(point + (self.clusters + group))
+        entries, at = a.unique_inverse(a.concatenate(keys))
+        return entries // total, entries % total, a.int32(at.reshape(len(keys), last))
 
-    def _find_pairs(
-        self, owner: np.ndarray, block: np.ndarray, device: np.ndarray, most: int
-    ) -> None:
-        """Pairs of blocks, row ≥ column, that points of each device make, or its own frames."""
-        s, total = self.shard, self.blocks_count
-        keys = [_pair_key(device, block, block, total)]
+    def _find_pairs(self, owner: Any, block: Any, device: Any, most: int) -> None:
+        """Pairs of blocks, row ≥ column, that points of each device make, or its own frames; those
+        of a point ascend."""
+        s, total, a = self.shard, self.blocks_count, self.shard.arrays
+        row = (device * total + block) * total
+        found = [row + block]
         for apart in range(1, most):
-            later = np.flatnonzero(owner[apart:] == owner[:-apart]) + apart
-            keys.append(_pair_key(device[later], block[later], block[later - apart], total))
-        own = self.cluster[: s.num_frames]
+            later = a.nonzero(owner[apart:] == owner[:-apart]) + apart
+            found.append(row[later] + block[later - apart])
+        own, keys = self.cluster[: s.num_frames], []
         if self.clusters:
             keys.append(_pair_key(self.frame_device, own, own, total))
         if s.kind.columns:
@@ -83,7 +86,7 @@ class BlockPattern:
             keys.append(_pair_key(image, of, of, total))
             if self.clusters:
                 keys.append(_pair_key(image, of, own[self.image_frame], total))
-        pairs = distinct(np.concatenate(keys))
+        pairs = a.host(a.unique(a.concatenate([*found, *map(a.put, keys)])))
         self.pair_device, rest = pairs // total**2, pairs % total**2
         self.pair_row, self.pair_col = rest // total, rest % total
         self.pair_begin = np.searchsorted(self.pair_device, np.arange(s.devices + 1))

@@ -5,6 +5,7 @@ elimination trees."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from daba.core.types import Bools, Int32, Int64, starts
 from daba.distributed.comm.base import Communicator
 from daba.distributed.lm_shard import LmInput, LmShard
 from daba.distributed.shard import Shard
-from daba.partition.partition import camera_graph, has_metis, split_cameras, stable_order
+from daba.partition.ordering import ON_HOST
+from daba.partition.partition import has_metis, split_cameras
 from daba.solver.elimination import Cost, best_order, factor_flops, levels
 
 TILE = 72
@@ -22,14 +24,16 @@ SHARES = 32
 """Shares of the work of forming S; many for many threads, few for what is read to be used again."""
 
 
-def split_frames(shard: Shard, given: LmInput, frames: float) -> Int32:
-    """Cluster of each own frame, counted from 0 on each device, of about so many frames each."""
+def split_frames(shard: Shard, given: LmInput, frames: float, tries: int) -> Int32:
+    """Cluster of each own frame, counted from 0 on each device, of about so many frames each;
+    `tries` of METIS at most."""
     own = shard.num_cameras
     out = np.zeros(len(given.poses), np.int32)
     device = np.searchsorted(shard.devices.camera_ptr, np.arange(own), side="right") - 1
-    first = np.flatnonzero(np.diff(given.frame, prepend=-1))
-    bounds = np.searchsorted(device[first], np.arange(shard.num_devices + 1))
+    first = ON_HOST.changes(given.frame)
+    bounds = np.searchsorted(device[first], np.arange(shard.num_devices + 1)).tolist()
     seen = _by_device(shard, given.frame, bounds)
+    a = shard.arrays
     for lo, hi, (frame, point) in zip(bounds[:-1], bounds[1:], seen, strict=True):
         count = round((hi - lo) / frames)
         if count < 2:
@@ -37,32 +41,33 @@ def split_frames(shard: Shard, given: LmInput, frames: float) -> Int32:
         if count == hi - lo:
             out[lo:hi] = np.arange(count)
             continue
-        load = np.bincount(frame, minlength=hi - lo)
+        load = a.count(frame, hi - lo)
         if has_metis():
-            graph = camera_graph(frame, point, hi - lo, int(point.max()) + 1)
-            found = split_cameras(graph, load, count, 0)
+            graph = a.camera_graph(frame, point, hi - lo, int(point.max()) + 1)
+            found = split_cameras(graph, load, count, 0, tries)
         else:
             from daba.partition.bisection import bisect_cameras
 
-            found = bisect_cameras(_looks_at(shard, frame, point, load), load, count)
+            found = bisect_cameras(
+                _looks_at(shard, a.host(frame), a.host(point), load), load, count
+            )
         out[lo:hi] = np.unique(found, return_inverse=True)[1]
     return out
 
 
-def _by_device(
-    shard: Shard, frame: Int32, bounds: np.ndarray
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _by_device(shard: Shard, frame: Int32, bounds: list[int]) -> Iterator[tuple[Any, Any]]:
     """Frames, counted from the device's first, and points of the observations of each device's
     frames."""
-    frames, points = [], []
+    a, devices, frames, points = shard.arrays, len(bounds) - 1, [], []
+    of_image = a.put(frame)
     for obs in (shard.intra, shard.inter):
-        own = np.flatnonzero(obs.camera < shard.num_cameras)
-        frames.append(frame[obs.camera[own]])
+        own = a.nonzero(obs.camera < shard.num_cameras)
+        frames.append(a.take(of_image, obs.camera[own]))
         points.append(obs.point[own])
-    of, point = np.concatenate(frames), np.concatenate(points)
-    device = np.searchsorted(bounds, of, side="right") - 1
-    order = stable_order(device, len(bounds))
-    ptr = np.searchsorted(device[order], np.arange(len(bounds)))
+    of, point = a.concatenate(frames), a.concatenate(points)
+    device = a.take(a.put(np.repeat(np.arange(devices), np.diff(bounds))), of)
+    order = a.order(device, devices)
+    ptr = starts(a.count(device, devices)).tolist()
     for lo, begin, end in zip(bounds[:-1], ptr[:-1], ptr[1:], strict=True):
         chosen = order[begin:end]
         yield of[chosen] - lo, point[chosen]

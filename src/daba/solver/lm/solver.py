@@ -106,7 +106,7 @@ class LevenbergMarquardt(Solver):
         self.parts.obs.weight[hidden] = 0.0
         self.ops.take_weights()
         count = np.zeros((self.parts.devices, 1))
-        count[0] = np.count_nonzero(hidden[: self.parts.obs.point_ptr[self.parts.num_points]])
+        count[0] = int(hidden[: self.parts.obs.point_ptr[self.parts.num_points]].sum())
         return int(self.network.sum(count)[0])
 
     def evaluate(self) -> tuple[Floats, Floats]:

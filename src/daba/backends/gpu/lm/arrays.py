@@ -15,7 +15,6 @@ from daba.backends.gpu import lists
 from daba.backends.gpu.lists import pointers
 from daba.backends.gpu.lm.segments import Segments
 from daba.backends.gpu.tensors import Tensor
-from daba.core.types import Floats
 from daba.distributed.lm_shard import LmShard
 
 
@@ -25,6 +24,7 @@ class ObservationArrays:
     def __init__(self, shard: LmShard, device: torch.device) -> None:
         self.device = device
         obs, images = shard.obs, shard.images
+        self.given = obs
         self.F, self.P, self.I = shard.num_frames, shard.num_points, int(images.frame_ptr[-1])
         self.all_P, self.S = len(shard.x.points), shard.devices
         self.lanes = lists.lanes_of(self.F, len(obs.frame))
@@ -42,11 +42,13 @@ class ObservationArrays:
 
     def put(self, array: Any) -> Tensor:
         """On the device."""
+        if isinstance(array, torch.Tensor):
+            return array.to(self.device)
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
-    def weigh(self, weight: Floats) -> None:
-        """Other weights from now on."""
-        self.records[:, 2] = self.put(weight)
+    def weigh(self) -> None:
+        """The shard's weights have changed."""
+        self.records[:, 2] = self.put(self.given.weight)
         self.slot_records[self.slot, 2] = self.records[: self.own, 2]
         self.row_records[self.row[self.row >= 0], 2] = self.records[self.row >= 0, 2]
 

@@ -11,7 +11,6 @@ from daba.backends.gpu.lm.arrays import ObservationArrays, expand
 from daba.backends.gpu.lm.segments import Segments, cut
 from daba.backends.gpu.tensors import Tensor
 from daba.core.lm import CoarseBlocks, Kind
-from daba.core.types import distinct
 
 MATRIX = 256
 """Pairs of entries that one program adds up."""
@@ -28,10 +27,9 @@ class CoarseLists:
         local = a.put(coarse.local).long()
         owner = torch.repeat_interleave(torch.diff(self.ptr))
         self.owner, device = owner.int(), a.owner[owner]
-        self.clusters = int(coarse.block.max(initial=-1)) + 1  # without groups: all are clusters
-        if kind.columns:
-            groups = distinct(coarse.block[coarse.at_group])
-            self.clusters = int(groups.min(initial=self.clusters))
+        self.clusters = int(self.block.max()) + 1 if len(self.block) else 0  # without groups: all
+        if kind.columns and len(coarse.at_group):
+            self.clusters = int(self.block[a.put(coarse.at_group).long()].min())
         self._observations(coarse)
         seen = coarse.pair.shape[1]
         self.seen = seen

@@ -34,26 +34,27 @@ class CoarseOperations(GpuArrays):
 
     # The coarse space
 
-    def _lists(self, coarse: CoarseBlocks) -> CoarseLists:
+    def coarse_lists(self, coarse: CoarseBlocks) -> CoarseLists:
+        """What all that follows needs, made once."""
         if self.lists is None or self.lists.blocks is not coarse:
             self.lists = CoarseLists(self.a, self.shard.kind, coarse)
         return self.lists
 
     def coarse_rows(self, coarse: CoarseBlocks, Z: Tensor, width: int) -> Tensor:
         """Y of each point and block that sees it, (·, 3, width)."""
-        return self._lists(coarse).rows(self.J, Z, width)
+        return self.coarse_lists(coarse).rows(self.J, Z, width)
 
     def coarse_matrix(self, coarse: CoarseBlocks, Y: Tensor) -> Tensor:
         """Σ_j Y_jq V'⁻¹ Y_jrᵀ of each device and pair, (S, pairs, width, width)."""
-        return self._lists(coarse).matrix(Y, self.V_inv)
+        return self.coarse_lists(coarse).matrix(Y, self.V_inv)
 
     def coarse_dots(self, coarse: CoarseBlocks, Y: Tensor, h: Tensor) -> Tensor:
         """Σ_j Y_jq h_j of each device and block that it sees, (S, blocks, width)."""
-        return self._lists(coarse).dots(Y, h)
+        return self.coarse_lists(coarse).dots(Y, h)
 
     def coarse_correct(self, coarse: CoarseBlocks, Y: Tensor, c: Tensor, h: Tensor) -> None:
         """h −= V'⁻¹ Yᵀ c of own points, c by block."""
-        self._lists(coarse).correct(Y, c, self.V_inv, h)
+        self.coarse_lists(coarse).correct(Y, c, self.V_inv, h)
 
     def shared_columns(self, coarse: CoarseBlocks, Y: Tensor) -> Tensor:
         """The columns of S in which what is shared meets own frames, (F, B, m): S applied to one
@@ -70,7 +71,7 @@ class CoarseOperations(GpuArrays):
                 c = (index == column).astype(float)
                 one = self.no_steps()
                 # the coarse blocks are groups of images only
-                self._lists(coarse).correct(Y, self.a.put(-c), self.V_inv, one)
+                self.coarse_lists(coarse).correct(Y, self.a.put(-c), self.V_inv, one)
                 h[:, :, n] = one[:, :3]
                 crossed[:, :, n] = torch.einsum("mab,mb->ma", self.tensors["X"], a.put(c[group]))
             pushed = self._push_columns(a.row_point, h)

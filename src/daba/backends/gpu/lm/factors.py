@@ -18,9 +18,9 @@ from daba.distributed.lm_shard import LmShard
 
 def factoring_cost(obs: Observations, cluster: Int32, block: int) -> tuple[float, float, float]:
     """Pairs of observations that add blocks, operations of the factorization, and bytes."""
-    begins = np.flatnonzero(obs.run_begin == np.arange(len(obs.frame)))
-    begins = begins[obs.frame[begins] < len(cluster)]
-    lengths = (obs.run_end[begins] - begins).astype(float)
+    frame, begin, end = (torch.as_tensor(a) for a in (obs.frame, obs.run_begin, obs.run_end))
+    first = (begin == torch.arange(len(begin), device=begin.device)) & (frame < len(cluster))
+    lengths = (end - begin)[first].double()
     sizes = np.bincount(cluster)
     rows = float(sizes.max() * block)
     return (

@@ -47,7 +47,7 @@ class GpuArrays:
 
     def put(self, array: Any) -> Tensor:
         """An array of frames, or of the coarse space."""
-        return array if isinstance(array, torch.Tensor) else self.a.put(array)
+        return self.a.put(array)
 
     def host(self, array: Tensor) -> Floats:
         """The reverse."""
@@ -55,11 +55,6 @@ class GpuArrays:
 
     def zeros(self, shape: int | tuple[int, ...]) -> Tensor:
         return torch.zeros(shape, dtype=torch.float64, device=self.device)
-
-    def unique(self, keys: Any) -> tuple[Any, Any]:
-        """The keys there are, ascending, and which of them each is."""
-        found, at = torch.unique(self.a.put(keys), return_inverse=True)
-        return self.host(found), self.host(at)
 
     def dots(self, a: Tensor, b: Tensor) -> Tensor:
         """Σ a b over the frames of each device here, (S,)."""

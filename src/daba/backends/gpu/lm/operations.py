@@ -22,7 +22,7 @@ from daba.backends.gpu.tensors import Tensor
 from daba.backends.lm import nothing
 from daba.core.decisions import LEAST_DIAGONAL, STEP_BOUND
 from daba.core.lm import Estimate, Loss
-from daba.core.types import Bools, Floats, Int32
+from daba.core.types import Floats, Int32
 from daba.distributed.lm_shard import LmShard
 
 ENOUGH = 1e-6
@@ -120,19 +120,20 @@ class GpuOperations(CoarseOperations):
         )  # fmt: skip
         return self._sums()
 
-    def visible(self, x: Estimate) -> Bools:
-        """Whether cameras see the points of their observations, ghosts' included."""
+    def visible(self, x: Estimate) -> Any:
+        """Whether cameras see the points of their observations, ghosts' included: where the shard
+        has these."""
         a = self.a
         seen = torch.ones(len(a.point), dtype=torch.int8, device=self.device)
         self.kernels.visible[(-(-len(seen) // 128),)](
             records=a.records, ends=a.ends, point=a.point, **self._seen(x), seen=seen,
             count=len(seen), L=128,
         )  # fmt: skip
-        return np.asarray(seen.cpu().numpy() > 0)
+        return seen > 0 if isinstance(a.given.weight, torch.Tensor) else self.host(seen > 0)
 
     def take_weights(self) -> None:
         """The shard's weights have changed."""
-        self.a.weigh(self.shard.obs.weight)
+        self.a.weigh()
 
     def _sums(self) -> Floats:
         return np.asarray(self.a.by_device.sum(self.partial)[:, :3].cpu().numpy())
