@@ -74,6 +74,31 @@ def test_what_colmap_does_not_see_is_not_seen(model: CameraModel) -> None:
     np.testing.assert_array_equal(found.seen, expected)
 
 
+WITHOUT_EDGE = ("panorama", "division")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [m for m in MODELS.values() if m.projection not in WITHOUT_EDGE],
+    ids=lambda m: m.name,
+)
+def test_what_a_turn_by_rounding_hides_is_not_seen(model: CameraModel) -> None:
+    """In the plane of the camera by all that a file can tell: COLMAP may find it behind."""
+    params = np.tile(some_camera(model), (3, 1))
+    x = np.array([[0.3, 0.2, 1e-10], [-4e3, 1e3, 1e-6], [0.3, 0.2, 1e-6]])
+    np.testing.assert_array_equal(project(model, params, x).seen, [False, False, True])
+
+
+def test_a_division_lens_ends_before_its_rim() -> None:
+    """There q² = w² − 4 k r² is rounding."""
+    model, k = MODELS["SIMPLE_DIVISION"], 0.1
+    params = np.array([[500.0, 320.0, 240.0, k]])
+    rim = 2.0 * np.sqrt(k)  # w / r where q is 0
+    for beyond, seen in ((-1e-12, False), (1e-15, False), (1e-14, False), (1e-9, True)):
+        found = project(model, params, np.array([[0.6, 0.8, rim * (1.0 + beyond)]]))
+        assert bool(found.seen[0]) is seen
+
+
 @pytest.mark.parametrize("model", MODELS.values(), ids=lambda m: m.name)
 def test_derivatives_are_those_of_differences(model: CameraModel) -> None:
     params, x = some_camera(model), some_points(1)

@@ -20,6 +20,17 @@ TURN = 0.15915494309189535
 """1 / 2π."""
 HALF_TURN = 0.3183098861837907
 """1 / π."""
+EDGE = 1e-16
+"""Squared angle to the plane of a camera: what is nearer to it is not seen. Wide lenses have an
+image there, and a file's quaternions turn it by 1e-16, centres far from the origin by 1e-10, to the
+other side."""
+RIM = 1e-12
+"""The same where a division lens ends, of w²."""
+
+
+@jit
+def in_front(u, v, w):
+    return (w > 0.0) & (w * w > EDGE * (u * u + v * v))
 
 
 # Projections on a plane: x, y, ∂x/∂(u, v, w), ∂y/∂(u, v, w), whether it is seen, ∂/∂k of both
@@ -28,7 +39,7 @@ HALF_TURN = 0.3183098861837907
 @jit
 def perspective(k, u, v, w):
     """(u, v) / w."""
-    seen = w > 0.0
+    seen = in_front(u, v, w)
     i = 1.0 / where(seen, w, 1.0)
     x = u * i
     y = v * i
@@ -39,7 +50,7 @@ def perspective(k, u, v, w):
 @jit
 def lines(k, u, v, w):
     """(u, v) / w, also of what is behind: Bundler's cameras see lines, not rays."""
-    seen = w * w > 0.0
+    seen = w * w > EDGE * (u * u + v * v)
     i = 1.0 / where(seen, w, 1.0)
     x = u * i
     y = v * i
@@ -50,7 +61,7 @@ def lines(k, u, v, w):
 @jit
 def equidistant(k, u, v, w):
     """θ (u, v) / |(u, v)|, θ the angle to the axis: what fisheye lenses come near."""
-    seen = w > 0.0
+    seen = in_front(u, v, w)
     r2 = u * u + v * v
     n2 = r2 + w * w
     z = where(seen, w, 1.0)
@@ -77,7 +88,7 @@ def division(k, u, v, w):
     """Fitzgibbon's: the straight ray is (X, Y) / (1 + k (X² + Y²)); (X, Y) = 2 (u, v) / (w + q),
     q = √(w² − 4 k (u² + v²))."""
     q2 = w * w - 4.0 * k[0] * (u * u + v * v)
-    seen = (q2 > 0.0) & (w + sqrt(where(q2 > 0.0, q2, 0.0)) > 0.0)
+    seen = (q2 > RIM * w * w) & (w + sqrt(where(q2 > 0.0, q2, 0.0)) > 0.0)
     q = sqrt(where(seen, q2, 1.0))
     i = 1.0 / where(seen, w + q, 1.0)
     X = 2.0 * u * i
@@ -100,7 +111,7 @@ def eucm(k, u, v, w):
     d2 = k[1] * r2 + w * w
     d = sqrt(where(d2 > 0.0, d2, 1.0))
     n = k[0] * d + (1.0 - k[0]) * w
-    seen = (w > 0.0) & (d2 > 0.0) & (n > 0.0) & (k[0] >= 0.0) & (k[1] > 0.0)
+    seen = in_front(u, v, w) & (d2 > 0.0) & (n > 0.0) & (k[0] >= 0.0) & (k[1] > 0.0)
     i = 1.0 / where(seen, n, 1.0)
     X = u * i
     Y = v * i

@@ -169,6 +169,7 @@ def test_a_coarse_space_without_modes() -> None:
     h = gpu.no_steps()
     found = deflated.Deflated(parts, gpu, network, space, 100)._coarse(MU, z, h)
     assert space.size == 0
+    assert found is not None
     assert found.energy == 0.0
     assert not found.frames.any()
     assert not h.any()

@@ -24,7 +24,7 @@ from daba.distributed.lm_shard import LmShard, Shared
 from daba.problem.optics import compose
 from daba.runtime.compile import compile_lm
 from daba.solver.lm import deflated, renewed
-from daba.solver.lm.coarse import make_space
+from daba.solver.lm.coarse import CoarseSpace, make_space
 from daba.solver.lm.direct import Direct
 from daba.solver.lm.linear import Whole
 from daba.solver.lm.network import Network
@@ -249,6 +249,31 @@ def test_conjugate_gradients_find_what_a_direct_solution_finds(
         np.testing.assert_allclose(found.frames, expected.frames, atol=1e-6 * largest)
         np.testing.assert_allclose(found.shared, expected.shared, atol=1e-6, rtol=1e-6)
         assert found.iterations < 20
+
+
+@pytest.mark.parametrize("name", ["ray", "rigs"])
+def test_a_coarse_matrix_of_rounding_has_no_solution(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a loss leaves hardly any weight, E is what rounding leaves of large numbers: no step is
+    made, as if a block had no factor, and the radius shrinks."""
+    solver = solver_of(name, "deflated", 2)
+    solver.linearize()
+    solver.reduced.linearized(solver.x)
+    assert solver.reduced.solve(MU) is not None
+    assemble = CoarseSpace.assemble
+
+    def rounded(space: CoarseSpace, mu: float, z: np.ndarray) -> None:
+        assemble(space, mu, z)
+        noise = np.random.default_rng(0).normal(size=space.E.shape)
+        space.E = noise - noise.T + 1e-16 * np.eye(len(noise))
+
+    monkeypatch.setattr(CoarseSpace, "assemble", rounded)
+    assert solver.reduced.solve(MU) is None
+    before = solver.total[0]
+    solver.iterate()
+    assert solver.total[0] == before
+    assert not solver.moved
 
 
 @pytest.mark.parametrize("name", ["ray", "rigs"])

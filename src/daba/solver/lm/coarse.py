@@ -186,15 +186,18 @@ class CoarseSpace(BlockPattern):
 
         self.E = self.E + coo_array((values, (at, at)), shape=self.E.shape).tocsc()
 
-    def factor(self) -> None:
-        """So that E⁻¹ can be applied."""
+    def factor(self) -> bool:
+        """So that E⁻¹ can be applied; False if nothing of E is left in rounding."""
         dense = self.size <= DENSE
         scale = np.sqrt(np.maximum(np.diagonal(self.E) if dense else self.E.diagonal(), 0.0))
         self.scale = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
         if dense:
-            inverse = np.linalg.inv(_factor(self.E * (self.scale[:, None] * self.scale)))
+            L = _factor(self.E * (self.scale[:, None] * self.scale))
+            if L is None:
+                return False
+            inverse = np.linalg.inv(L)
             self._apply = lambda c: inverse.T @ (inverse @ c)
-            return
+            return True
         from scipy.sparse import diags_array
         from scipy.sparse.linalg import splu
 
@@ -202,8 +205,12 @@ class CoarseSpace(BlockPattern):
         E = (D @ self.E @ D).tocsc()
         E.setdiag(1.0 + SINGULAR)
         options = {"SymmetricMode": True}
-        found = splu(E, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
+        try:
+            found = splu(E, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
+        except RuntimeError:  # SuperLU: exactly singular
+            return False
         self._apply = found.solve
+        return True
 
     def solve(self, c: Floats) -> Floats:
         """E⁻¹ c."""
@@ -275,9 +282,10 @@ def _distinct(columns: np.ndarray) -> np.ndarray:
     return distinct(columns[columns >= 0])
 
 
-def _factor(E: Floats) -> Floats:
+def _factor(E: Floats) -> Floats | None:
     """The Cholesky factor of E, whose diagonal is 1, with no more added to that than it takes:
-    motions of clusters that hardly see anything may depend on each other."""
+    motions of clusters that hardly see anything may depend on each other. None where that does not
+    do: where a loss leaves next to no weight to all observations, E is rounding."""
     ridge = SINGULAR
     while True:
         E[np.diag_indices(len(E))] = 1.0 + ridge
@@ -285,7 +293,7 @@ def _factor(E: Floats) -> Floats:
             return np.asarray(np.linalg.cholesky(E))
         except np.linalg.LinAlgError:
             if not ridge < 1.0:
-                raise
+                return None
             ridge *= 100.0
 
 

@@ -95,30 +95,35 @@ class Deflated(Reduced):
             self._find_eigenmodes()
             solution = self._coarse(mu, z, h)
             network.points(h)
+        if solution is None:
+            return None
         r = ops.right_hand_side()
         r = r - ops.push(solution.frames, self.of_images(solution.shared), h)
         r, slow = self._iterate(solution, r)
         if slow:
             self._use_eigenmodes()
             self._find_eigenmodes()
-            r = self._correct(mu, z, solution, r)
-            self._iterate(solution, r)
+            left = self._correct(mu, z, solution, r)
+            if left is not None:
+                self._iterate(solution, left)
         return solution
 
-    def _coarse(self, mu: float, z: Floats, h: Floats) -> Solution:
-        """Z E⁻¹ Zᵀ rhs, and h of it."""
+    def _coarse(self, mu: float, z: Floats, h: Floats) -> Solution | None:
+        """Z E⁻¹ Zᵀ rhs, and h of it; None if E has no inverse."""
         space = self.space
         space.assemble(mu, z)
-        space.factor()
+        if not space.factor():
+            return None
         c = space.solve(space.right)
         self.ops.coarse_correct(space.blocks, space.Y, -space.by_block(c), h)
         return Solution(*space.extend(c), energy=float(c @ space.right))
 
-    def _correct(self, mu: float, z: Floats, solution: Solution, r: Floats) -> Floats:
+    def _correct(self, mu: float, z: Floats, solution: Solution, r: Floats) -> Floats | None:
         """Make the residual one without a part in the space, which is another now."""
         space, h = self.space, self.ops.no_steps()
         space.assemble(mu, z)
-        space.factor()
+        if not space.factor():
+            return None
         right = self.network.sparse_sum(space.modes_of(r), space.used)
         c = space.solve(right)
         solution.energy += float(c @ right)

@@ -143,12 +143,16 @@ class GpuCoarseSpace(CoarseSpace):
         dots = v.new_zeros((self.shard.devices, self.most_seen, self.width))
         return self._vector(v, none, dots)
 
-    def factor(self) -> None:
+    def factor(self) -> bool:
         scale = torch.sqrt(torch.clamp(self.E.diagonal(), min=0.0))
         self.scale = torch.where(scale > 0, 1.0 / scale, 0.0)
         E = self.E * (self.scale[:, None] * self.scale)
+        L = _factor(E)
+        if L is None:
+            return False
         unit = torch.eye(self.size, dtype=E.dtype, device=E.device)
-        self.inverse = torch.linalg.solve_triangular(_factor(E), unit, upper=False)
+        self.inverse = torch.linalg.solve_triangular(L, unit, upper=False)
+        return True
 
     def solve(self, c: Tensor) -> Tensor:
         return self.scale * (self.inverse.T @ (self.inverse @ (self.scale * c)))
@@ -253,7 +257,7 @@ def rehearse(solver: LevenbergMarquardt) -> None:
         solver.ops.settle_points(trial, solver.x.points, 1)
 
 
-def _factor(E: Tensor) -> Tensor:
+def _factor(E: Tensor) -> Tensor | None:
     """As `coarse.py` has it: no more is added to the diagonal, which is 1, than it takes."""
     ridge = SINGULAR
     while True:
@@ -262,7 +266,7 @@ def _factor(E: Tensor) -> Tensor:
         if int(info) == 0:
             return L
         if not ridge < 1.0:
-            raise torch.linalg.LinAlgError("the coarse matrix has no factor")
+            return None
         ridge *= 100.0
 
 
