@@ -28,7 +28,7 @@ def start_in_front(shard: Shard, x: State, comm: Communicator) -> tuple[Shard, i
 def some_hidden(shard: Shard, comm: Communicator) -> bool:
     """Whether there are points, of any process, that a camera does not see, in pixels."""
     from daba.problem.image_rows import images_alone, poses
-    from daba.problem.optics import observe
+    from daba.problem.optics import well_seen
 
     x = shard.state()
     comm.exchange(shard).update(x, "both")
@@ -39,7 +39,7 @@ def some_hidden(shard: Shard, comm: Communicator) -> bool:
     part = Problem.from_optics(
         optics, poses(x.cameras), x.points, camera_index=camera, point_index=point
     )
-    return bool(comm.any(not observe(part)[1].all()))
+    return bool(comm.any(not well_seen(part).all()))
 
 
 def joined(shard: Shard, by_device: dict[int, State]) -> State:

@@ -15,7 +15,7 @@ import numpy as np
 from daba.core.camera_models import BY_ID, MODELS, PARAMETERS, CameraModel, image_points, unproject
 from daba.core.errors import DabaError
 from daba.core.types import Bools, Floats, Ints, distinct, frozen
-from daba.problem.checks import closest
+from daba.problem.checks import beside_centers, closest
 
 if TYPE_CHECKING:
     from daba.problem.problem import Problem
@@ -215,9 +215,8 @@ def compose(rigs: Floats, sensors: Floats) -> Floats:
 
 
 def observe(problem: Problem, chosen: np.ndarray | slice = slice(None)) -> tuple[Floats, Bools]:
-    """Where cameras see the points of some observations, in pixels, (n, 2), and whether they do:
-    not those on their centres, whose direction is rounding."""
-    optics, near = problem.optics, closest(problem.poses[:, 9:])
+    """Where cameras see the points of some observations, in pixels, (n, 2), and whether they do."""
+    optics = problem.optics
     image, point = problem.camera_index[chosen], problem.point_index[chosen]
     pixels, seen = np.empty((len(image), 2)), np.empty(len(image), bool)
     R, t = problem.poses[:, :9], problem.poses[:, 9:]
@@ -235,12 +234,21 @@ def observe(problem: Problem, chosen: np.ndarray | slice = slice(None)) -> tuple
             x = np.einsum("kji,kj->ki", R.take(i, axis=0).reshape(-1, 3, 3), δ)
             if optics.bundler:
                 x[x[:, 2] < 0] *= -1.0  # a camera of BAL sees a line, not a ray
-            pixels[k], visible = image_points(known, params.take(i, axis=0), x)
-            on_plane = np.abs(x[:, 2]) <= near.take(i)
-            if on_plane.any():
-                visible = visible & ~(on_plane & (np.abs(x).max(axis=1) <= near.take(i)))
-            seen[k] = visible
+            pixels[k], seen[k] = image_points(known, params.take(i, axis=0), x)
     return pixels, seen
+
+
+def well_seen(problem: Problem) -> Bools:
+    """Whether cameras see the points of their observations: not those on their centres either,
+    whose direction is rounding."""
+    seen, centers = observe(problem)[1], problem.poses[:, 9:]
+    beside = beside_centers(problem.points, centers)
+    if beside is not None:
+        k = np.flatnonzero(beside[problem.point_index])
+        image = problem.camera_index[k]
+        δ = problem.points[problem.point_index[k]] - centers[image]
+        seen[k] &= np.abs(δ).max(axis=1) > closest(centers)[image]
+    return seen
 
 
 def reprojection_errors(problem: Problem) -> tuple[Floats, Bools]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from daba.core.types import distinct, frozen, median
 from daba.problem.intrinsics import STEREOGRAPHIC, chunks
-from daba.problem.optics import observe, reprojection_errors
+from daba.problem.optics import reprojection_errors, well_seen
 from daba.problem.problem import Floats, Problem
 
 UNSEEN = float(np.sqrt(np.finfo(np.float64).max))
@@ -89,7 +89,7 @@ def points_behind(problem: Problem) -> NDArray[np.intp]:
     """Observations whose point does not lie in front of the camera; of a problem that is given in
     pixels, those whose camera does not see the point."""
     if problem.given_optics is not None and not problem.given_optics.bundler:
-        return np.flatnonzero(~observe(problem)[1])
+        return np.flatnonzero(~well_seen(problem))
     found = []
     for c, cam in chunks(problem.camera_index):
         depth = ahead(camera_frame(problem, c), problem.u[c], problem.intrinsics[cam])

@@ -90,9 +90,9 @@ def _corrects_cheirality(problem: Problem | Store | None, options: Options) -> b
 
 def _some_hidden(problem: Problem) -> bool:
     """Whether cameras do not see some of their points."""
-    from daba.problem.optics import observe
+    from daba.problem.optics import well_seen
 
-    return not problem.optics.bundler and not bool(observe(problem)[1].all())
+    return not problem.optics.bundler and not bool(well_seen(problem).all())
 
 
 class Runs:
