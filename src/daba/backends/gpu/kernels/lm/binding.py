@@ -41,13 +41,12 @@ def kernels(kind: Kind) -> Any:
     numbers = {
         "B": kind.block, "OWN": kind.own, "N": kind.shared, "G": kind.columns, "ROW": ROW,
         "W": tile_width(kind.block + kind.columns + 1), "RIG": kind.sensors != "none",
-        "SENSORS": kind.sensors == "refined", "NEAR": lenses.NEAR, "TURN": lenses.TURN,
-        "HALF_TURN": lenses.HALF_TURN,
+        "SENSORS": kind.sensors == "refined",
     }  # fmt: skip
     names |= {name: tl.constexpr(value) for name, value in numbers.items()}
     if kind.error == "pixel":
         _run_file(Path(lenses.__file__), names)
-        names |= {name: tl.constexpr(numbers[name]) for name in ("NEAR", "TURN", "HALF_TURN")}
+        names |= {n: tl.constexpr(v) for n, v in vars(lenses).items() if n.isupper()}
         width = kind.own or kind.shared
         text = camera_models.project_source(kind.models, kind.refined, width, branches=False)
         _run_text(text, f"project {_tag(kind)}", names)
