@@ -339,6 +339,7 @@ def thousand(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     """1000 DABA iterations with 8 devices against 40 of ITERATIVE_SCHUR, all complete."""
     say(f"{case.name}: {DABA_ITERATIONS} DABA iterations")
     settings: dict[str, Any] = {
+        "method": "daba",
         "devices": 8,
         "refine": "none",
         "threads": options.threads,

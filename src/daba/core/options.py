@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import field, fields
+from functools import cache
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -152,14 +153,10 @@ class Options:
             if not condition:
                 raise DabaError(text)
 
-        for f in fields(self):
-            word, value = str(f.type).removesuffix(" | None"), getattr(self, f.name)
-            kind, what = NUMBERS.get(word, (object, ""))
-            known = isinstance(value, kind) and not (what and isinstance(value, bool))
-            need(
-                known or (value is None and word != f.type),
-                f"{f.name} must be {what}, not {value!r}",
-            )
+        for name, kind, what, optional in _numbers():
+            value = getattr(self, name)
+            known = isinstance(value, kind) and not isinstance(value, bool)
+            need(known or (value is None and optional), f"{name} must be {what}, not {value!r}")
         for name, values in (
             ("method", ("auto", "lm", "daba", "duba", "admm", "dr")),
             ("error", ("auto", "pixel", "ray")),
@@ -280,3 +277,10 @@ class Options:
         values["loss"] = self.loss.name
         values["loss_radius"] = self.loss.radius
         return values
+
+
+@cache
+def _numbers() -> list[tuple[str, type, str, bool]]:
+    """The options that are numbers: names, what they take, and whether None as well."""
+    words = [(f.name, str(f.type).removesuffix(" | None"), f.type) for f in fields(Options)]
+    return [(name, *NUMBERS[word], word != kind) for name, word, kind in words if word in NUMBERS]

@@ -281,7 +281,10 @@ def _observations(
         for name in ("camera", "point", "u", "weight")
     )  # fmt: skip
     of, C = a.take(a.put(frame), image), shard.ranges.cameras
-    if len(shard.inter.camera) or int(cluster.max(initial=0)) > 0:  # else they are sorted already
+    points = shard.num_points + len(shard.ghost_points)
+    ptr = starts(a.count(point, points))
+    sorted_already = not len(shard.inter.camera) and int(cluster.max(initial=0)) == 0
+    if not sorted_already:
         image_at = _in_device_order(
             shard.num_cameras, shard.ranges.camera_ptr[shard.first], shard.ghost_cameras
         )
@@ -294,18 +297,13 @@ def _observations(
             )
         runs = a.changes(key // C)
     else:
-        runs = a.changes(point)
-    points = shard.num_points + len(shard.ghost_points)
-    ptr = starts(a.count(point, points))
+        runs = a.put(ptr[:-1][np.diff(ptr) > 0])
     ends = a.concatenate([runs[1:], a.put(np.array([len(point)]))])
     lengths = ends - runs
-    by_point = mine = a.nonzero(of < num_frames)
-    if len(shard.ghost_points):
-        at = _in_device_order(
-            shard.num_points, shard.ranges.point_ptr[shard.first], shard.ghost_points
-        )
-        by_point = mine[a.order(a.take(a.put(at), point[mine]), 1 << 62)]
-    order = by_point[a.order(of[by_point], num_frames)]
+    if sorted_already and num_frames == shard.num_cameras:  # and frames are images
+        frame_ptr, order = shard.intra.camera_ptr, shard.intra.camera_obs
+    else:
+        frame_ptr, order = _by_frame(shard, of, point, num_frames)
     begin, end, inter = ptr[: shard.num_points], ptr[1 : shard.num_points + 1], order[:0]
     if shard.ranges.devices > 1:
         within = _within_devices(shard, of, point, device, len(cluster))
@@ -323,8 +321,8 @@ def _observations(
         xy=a.keep(xy),
         weight=a.copy(weight),  # to be changed
         point_ptr=ptr,
-        frame_ptr=starts(a.count(of[mine], num_frames)),
-        frame_obs=a.int32(order),
+        frame_ptr=frame_ptr,
+        frame_obs=order,
         run_begin=a.int32(a.repeat(runs, lengths)),
         run_end=a.int32(a.repeat(ends, lengths)),
         own_begin=begin.astype(np.int64),
@@ -332,6 +330,19 @@ def _observations(
         inter_ptr=starts(a.count(of[inter], num_frames)),
         inter_obs=a.int32(inter),
     )
+
+
+def _by_frame(shard: Shard, of: Any, point: Any, num_frames: int) -> tuple[Int64, Any]:
+    """Observations frame after frame, each in device order, and where those of a frame begin."""
+    a = shard.arrays
+    by_point = mine = a.nonzero(of < num_frames)
+    if len(shard.ghost_points):
+        at = _in_device_order(
+            shard.num_points, shard.ranges.point_ptr[shard.first], shard.ghost_points
+        )
+        by_point = mine[a.order(a.take(a.put(at), point[mine]), 1 << 62)]
+    order = by_point[a.order(of[by_point], num_frames)]
+    return starts(a.count(of[mine], num_frames)), a.int32(order)
 
 
 def _within_devices(shard: Shard, of: Any, point: Any, device: np.ndarray, frames: int) -> Any:

@@ -58,8 +58,8 @@ class Setup:
             return None
         camera, point = map(inverse, self.orders)
         assert isinstance(self.source, Problem)
-        cameras = np.concatenate([part.cameras for part in parts])[camera]
-        points = np.concatenate([part.points for part in parts])[point]
+        cameras = np.concatenate([part.cameras for part in parts]).take(camera, axis=0)
+        points = np.concatenate([part.points for part in parts]).take(point, axis=0)
         if self.options.error == "pixel":
             from daba.problem.image_rows import optics_of
             from daba.problem.image_rows import poses as poses_of

@@ -245,29 +245,30 @@ def _observations(
 ) -> Observations:
     """Observations in the process's own numbers; those of its own points come first."""
     arrays = cameras.arrays
-    owned = points.owns(records.point)
-    seen = arrays.nonzero(cameras.owns(records.camera))
-    own_camera = records.camera[seen] - cameras.start
+    own_camera, seen_point = records.camera - cameras.start, records.point
+    own_point, seen = records.point - points.start, None
+    if len(ghost_cameras) + len(ghost_points):
+        own_point = own_point[points.owns(records.point)]
+        seen = arrays.nonzero(cameras.owns(records.camera))
+        own_camera, seen_point = own_camera[seen], seen_point[seen]
+    order = _by_camera(own_camera, cameras.count, seen_point, len(ghost_points) > 0, arrays)
     return Observations(
         camera=arrays.keep(cameras.number(records.camera, ghost_cameras)),
         point=arrays.keep(points.number(records.point, ghost_points)),
         u=arrays.keep(records.u),
         weight=arrays.keep(records.weight),
-        point_ptr=points.pointers(records.point[owned] - points.start),
+        point_ptr=points.pointers(own_point),
         camera_ptr=cameras.pointers(own_camera),
-        camera_obs=_by_camera(
-            own_camera, cameras.count, records.point[seen], seen, len(ghost_points) > 0, arrays
-        ),
+        camera_obs=arrays.int32(order if seen is None else seen[order]),
     )
 
 
-def _by_camera(
-    camera: Any, cameras: int, point: Any, seen: Any, unsorted: bool, arrays: NumpyArrays
-) -> Any:
+def _by_camera(camera: Any, cameras: int, point: Any, unsorted: bool, arrays: NumpyArrays) -> Any:
     """Observations camera after camera, each in device order, whoever owns the points."""
-    first = arrays.order(point, 1 << 31) if unsorted else slice(None)
-    order = arrays.order(camera[first], cameras)
-    return arrays.int32(seen[first][order])
+    if not unsorted:
+        return arrays.order(camera, cameras)
+    first = arrays.order(point, 1 << 31)
+    return first[arrays.order(camera[first], cameras)]
 
 
 class Boundary(NamedTuple):

@@ -222,7 +222,7 @@ class Layout:
             camera_id=camera_id,
             point_id=point_id,
             cameras=self.cameras[camera_id],
-            points=self.problem.points[point_id],
+            points=self.problem.points.take(point_id, axis=0),
             intra=self.intra.take(self._range(self.intra.point, points)),
             inter=self.inter.take(self._range(self.inter.point, points)),
             outer=self.outer.take(self._range(self.outer.camera, cameras)),

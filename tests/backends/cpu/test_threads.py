@@ -16,6 +16,7 @@ import pytest
 from places import ROOT
 from scene_text import scene
 
+from daba.backends.cpu import threads
 from daba.backends.cpu.threads import MOST, Pool, most_threads
 from daba.core.errors import DabaError
 
@@ -217,6 +218,27 @@ def test_every_task_is_done_once_before_the_pool_returns(count: int) -> None:
             assert sorted(done) == list(range(tasks))
     finally:
         pool.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads cannot be placed here")
+def test_workers_begin_on_other_cores_and_may_go_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, placed = os.sched_getaffinity(0), []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: placed.append(set(cores)))
+    monkeypatch.setattr(threads, "usable_cores", lambda: mine | {0, 1})
+    monkeypatch.setattr(threads, "_core", lambda: 1)
+    pool = Pool(2)
+    try:
+        pool.run(Claiming(lambda task: None, 1e-3), 20)
+    finally:
+        pool.close()
+    assert placed == [(mine | {0, 1}) - {1}, mine | {0, 1}]
+    placed.clear()
+    threads._leave(-1)  # where nobody can tell
+    assert not placed
+
+
+def test_the_core_of_a_thread_is_one_that_it_may_run_on() -> None:
+    assert threads._core() in threads.usable_cores() | {-1}
 
 
 @pytest.mark.parametrize("fails", ["a helper", "the caller"])

@@ -9,12 +9,13 @@ number of threads nor who claims what changes a bit.
 from __future__ import annotations
 
 import _thread
+import ctypes
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from typing import Any
 
@@ -240,7 +241,7 @@ class _Worker:
         self.offered: _Job | None = None
         self.job: _Job | None = None
         """What it is at."""
-        _thread.start_new_thread(self._loop, ())
+        _thread.start_new_thread(self._loop, (_core(),))
 
     def offer(self, job: _Job | None) -> None:
         self.offered = job
@@ -252,7 +253,8 @@ class _Worker:
         self.ended = True
         self.offer(None)
 
-    def _loop(self) -> None:
+    def _loop(self, busy: int) -> None:
+        _leave(busy)
         while not self.ended:
             self.go.acquire()
             self.told = False
@@ -263,3 +265,21 @@ class _Worker:
                 except BaseException as failure:
                     self.job.failure = failure
             self.job = None
+
+
+def _core() -> int:
+    """The core that this thread runs on; none's number where that cannot be told."""
+    try:
+        return int(ctypes.pythonapi.sched_getcpu())
+    except (AttributeError, OSError):
+        return -1
+
+
+def _leave(core: int) -> None:
+    """Go on on another core, and be free to go anywhere from then on. Some kernels of Linux start a
+    thread on the core of whoever started it, and let both share it for milliseconds."""
+    mine = usable_cores()
+    if core in mine and len(mine) > 1:
+        with suppress(OSError):
+            os.sched_setaffinity(0, mine - {core})
+            os.sched_setaffinity(0, mine)
