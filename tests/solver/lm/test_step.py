@@ -309,6 +309,41 @@ def test_the_radius_follows_what_the_model_has_told() -> None:
     assert solver.next_radius(0.1, 2.0) < 60.0
 
 
+def attempts_that_fail(solver: Any, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many steps an iteration tries where F comes out higher than it is, after each of them."""
+    tried, settle = [], solver.ops.settle_points
+
+    def higher(*args: Any) -> np.ndarray:
+        tried.append(1)
+        value = settle(*args)
+        value[:, 0] = 2.0 * solver.value[:, 0]
+        return np.asarray(value)
+
+    with monkeypatch.context() as m:
+        m.setattr(solver.ops, "settle_points", higher)
+        solver.iterate()
+    assert not solver.moved
+    return len(tried)
+
+
+def test_a_step_that_promises_nothing_is_the_last_though_f_does_not_fall(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    solver = solver_of("ray", "plain")
+    assert attempts_that_fail(solver, monkeypatch) == solver.options.lm_tries
+    assert not solver.settled
+    solver.radius = solver.options.first_radius
+    for _ in range(60):
+        solver.iterate()
+    solver.settled, solver.radius = False, solver.options.first_radius
+    assert attempts_that_fail(solver, monkeypatch) == 1
+    assert solver.settled
+    # where it is short because it is damped, it may be the damping that lets it promise nothing
+    solver.settled, solver.radius = False, 1e-3 * solver.options.first_radius
+    attempts_that_fail(solver, monkeypatch)
+    assert not solver.settled
+
+
 # Factors that are used again
 
 

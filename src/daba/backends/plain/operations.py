@@ -57,21 +57,24 @@ class PlainOperations(HostArrays):
     def w2(self) -> Floats:
         return np.square(self.shard.obs.weight)
 
-    def _each(self, what: str, x: Estimate, points: Floats) -> list[tuple[np.ndarray, Any]]:
+    def _each(self, what: str, x: Estimate, points: Floats) -> list[tuple[Any, Any]]:
         """Values of one of the error's formulas for the observations of each camera model."""
         obs, images = self.shard.obs, self.shard.images
-        camera = images.camera[obs.image]
-        model = x.params[camera, -1].astype(int)
+        camera = images.camera.take(obs.image)
+        model = x.params[:, -1].astype(int).take(camera)
+        models = distinct(model)
         out = []
-        for m in distinct(model):
-            k = np.flatnonzero(model == m)
+        for m in models:
+            k = np.flatnonzero(model == m) if len(models) > 1 else slice(None)
+            rows = (
+                (x.frames, obs.frame[k]),
+                (x.sensors, images.sensor.take(obs.image[k])),
+                (x.params, camera[k]),
+                (points, obs.point[k]),
+            )
             with np.errstate(all="ignore"):
                 values = getattr(_error(self.shard.kind, int(m)), what)(
-                    x.frames[obs.frame[k]].T,
-                    x.sensors[images.sensor[obs.image[k]]].T,
-                    x.params[camera[k]].T,
-                    points[obs.point[k]].T,
-                    *obs.xy[k].T,
+                    *(of.take(at, axis=0).T for of, at in rows), *obs.xy[k].T
                 )
             out.append((k, values))
         return out
@@ -119,7 +122,7 @@ class PlainOperations(HostArrays):
         """F, Σ ω²|r|², and points that a camera does not see, of each device, (S, 3)."""
         square, unseen = np.zeros(len(self.w2)), np.zeros(len(self.w2), bool)
         for k, (s, seen) in self._each("squared", x, x.points):
-            square[k], unseen[k] = s, ~np.broadcast_to(seen, len(k))
+            square[k], unseen[k] = s, np.logical_not(seen)
         used = self.w2 > 0
         square = np.where(used, self.w2 * square, 0.0)
         f = 0.5 * self._rho(square)[0]
@@ -225,8 +228,7 @@ class PlainOperations(HostArrays):
             rhs[F * B + at] -= self.g_s[image, a]
         S[F * B :, F * B :] = _damped(T[None], mu)[0]
         S[F * B :, : F * B] = S[: F * B, F * B :].T
-        eliminated = self.W.swapaxes(0, 1) @ self.V_inv
-        eliminated = eliminated.swapaxes(0, 1).reshape(len(S), -1)
+        eliminated = _times(self.W, self.V_inv).reshape(len(S), -1)
         S -= eliminated @ self.W.reshape(len(S), -1).T
         rhs += eliminated @ self.g_l.ravel()
         if len(s.fixed_frames):
@@ -335,6 +337,11 @@ def _crossed(A: Floats, B: Floats) -> Floats:
     """AᵀB of every observation. For one and the same array NumPy would go a way that takes five
     times as long, and `np.einsum` takes seven times as long."""
     return np.asarray(A.swapaxes(1, 2) @ (B.copy() if B is A else B))
+
+
+def _times(W: Floats, H: Floats) -> Floats:
+    """W H of every point, (·, P, 3): a product of many small ones takes NumPy three times as long."""
+    return np.asarray(sum(W[:, :, b, None] * H[:, b] for b in range(3)))
 
 
 def _square(A: Floats) -> Floats:

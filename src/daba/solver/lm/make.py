@@ -20,9 +20,10 @@ from daba.solver.lm.solver import LevenbergMarquardt
 if TYPE_CHECKING:
     from daba.solver.elimination import Cost
 
-SMALL = 3000
+SMALL = 2000
 """Observations up to which plain NumPy has a solution, and nothing is compiled. Where kernels were
-compiled before it is the quicker way up to 1,000; at 3,000 it takes 0.14 s, and they take 0.08."""
+compiled before, the command takes 0.120 s either way at 1,000, 0.134 or 0.131 s at 2,000, and 0.145
+or 0.133 s at 3,000."""
 MOTIONS = 12.0
 """Frames of a cluster that moves as a body in the coarse space. With 8 devices, city-300 takes 98
 rounds with one body for each device, 80 with bodies of 20 frames, 64 of 10 and of 6."""
