@@ -209,7 +209,7 @@ class PlainOperations(HostArrays):
         """Steps of frames, (F, B), and of what is shared; None if S is not positive definite."""
         s = self.shard
         (F, B, _), m = self.U.shape, s.shared.count
-        self.V_inv = np.linalg.inv(_damped(self.V, mu))
+        self.V_inv = np.asarray(np.linalg.inv(_damped(self.V, mu)), np.float64)
         if len(s.fixed_points):
             self.V_inv[s.fixed_points] = 0.0
         index = s.images.index[s.images.group]
@@ -340,7 +340,7 @@ def _crossed(A: Floats, B: Floats) -> Floats:
 
 
 def _times(W: Floats, H: Floats) -> Floats:
-    """W H of every point, (·, P, 3): a product of many small ones takes NumPy three times as long."""
+    """W H of every point, (·, P, 3): many small products take NumPy three times as long."""
     return np.asarray(sum(W[:, :, b, None] * H[:, b] for b in range(3)))
 
 

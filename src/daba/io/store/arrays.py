@@ -93,26 +93,62 @@ def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, En
 
 
 def open_array(path: Path, entry: Entry, check: bool = True) -> np.ndarray:
-    """A memory-mapped array, read-only; `check` reads all of it to be sure that it is undamaged.
+    """A memory-mapped array, read-only; `check` reads all of it to be sure that it is undamaged."""
+    whole = _mapped(path)
+    if check:
+        _compare(path, entry, zlib.crc32(whole))
+    return _numbers(path, entry, whole)
 
-    `np.load` would parse the header as Python, which two threads at a time must not do before
-    Python 3.11.8 (SystemError: AST constructor recursion depth mismatch).
-    """
-    whole: mmap.mmap | bytes = b""
+
+class Reading:
+    """A memory-mapped array that is read once, from front to back, and then known to be as it was
+    written."""
+
+    def __init__(self, path: Path, entry: Entry) -> None:
+        self.path, self.entry = path, entry
+        whole = _mapped(path)
+        self.array = _numbers(path, entry, whole)
+        self._crc = zlib.crc32(memoryview(whole)[: len(whole) - self.array.nbytes])
+
+    def piece(self, rows: slice) -> np.ndarray:
+        """The next rows, which are in the cache from now on."""
+        found = self.array[rows]
+        self._crc = zlib.crc32(found.data, self._crc)
+        return found
+
+    def finish(self) -> None:
+        """After the last of them."""
+        _compare(self.path, self.entry, self._crc)
+
+
+def _mapped(path: Path) -> mmap.mmap | bytes:
+    """All of a file."""
     if is_pipe(path):
         raise DabaError(f"{path} is a pipe, not a file")
     try:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size:  # nothing cannot be mapped
-                whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return b""
     except FileNotFoundError:
         raise DabaError(f"{path} is missing: the store is incomplete") from None
     except OSError as error:
         raise DabaError(f"cannot read {path}: {reason(error)}") from error
-    if check and (found := zlib.crc32(whole)) != entry.crc:
+
+
+def _compare(path: Path, entry: Entry, found: int) -> None:
+    if found != entry.crc:
         raise DabaError(
             f"{path} is damaged: its checksum is {found:08x} and should be {entry.crc:08x}"
         )
+
+
+def _numbers(path: Path, entry: Entry, whole: mmap.mmap | bytes) -> np.ndarray:
+    """What is in a file, after its header.
+
+    `np.load` would parse the header as Python, which two threads at a time must not do before
+    Python 3.11.8 (SystemError: AST constructor recursion depth mismatch).
+    """
     try:
         dtype = np.dtype(entry.dtype)
         start = _numbers_start(whole, dtype, entry.shape)

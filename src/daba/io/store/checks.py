@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from daba.core.errors import DabaError
-from daba.partition.ordering import DeviceRanges, Records
+from daba.partition.ordering import DeviceRanges
 from daba.problem.checks import PIECE, check_finite, check_positive, check_rotations
 from daba.problem.problem import Ints
 
@@ -55,12 +55,10 @@ def check_numbers(name: str, array: np.ndarray, ranges: DeviceRanges, start: int
             check_positive("observation", "weight", array, start)
 
 
-def check_order(kind: str, records: Records, start: int = 0) -> None:
+def check_order(kind: str, camera: Ints, point: Ints, start: int = 0) -> None:
     """Raise `DabaError` unless observations, numbered from `start`, are sorted as `DeviceBlock`
     says."""
-    major, minor = records.point, records.camera
-    if kind == "outer":
-        major, minor = minor, major
+    major, minor = (camera, point) if kind == "outer" else (point, camera)
     for first in range(0, len(major) - 1, PIECE):
         a, b = major[first : first + PIECE + 1], minor[first : first + PIECE + 1]
         sorted_ = (a[1:] > a[:-1]) | ((a[1:] == a[:-1]) & (b[1:] >= b[:-1]))
@@ -72,7 +70,11 @@ def check_order(kind: str, records: Records, start: int = 0) -> None:
 def check_range(array: np.ndarray, first: int, end: int, start: int = 0) -> None:
     """Raise `DabaError` for the first index, numbered from `start`, that is not from `first` to
     `end` − 1."""
-    if len(array) and (array.min() < first or array.max() >= end):
+    if first == 0 and array.dtype == np.int32:  # without its sign what is below 0 is far above
+        outside = len(array) > 0 and array.view(np.uint32).max() >= end
+    else:
+        outside = len(array) > 0 and (array.min() < first or array.max() >= end)
+    if outside:
         row = int(np.argmax((array < first) | (array >= end)))
         raise DabaError(
             f"entry {start + row} is {array[row]}, and must lie from {first} to {end - 1}"

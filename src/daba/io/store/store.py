@@ -25,7 +25,7 @@ from daba.core.errors import DabaError
 from daba.io.files import PathLike
 from daba.io.info import checked_info
 from daba.io.source import CHUNK
-from daba.io.store.arrays import Entry, open_array
+from daba.io.store.arrays import Entry, Reading, open_array
 from daba.io.store.checks import check_distinct, check_indices, check_numbers, check_order
 from daba.io.store.manifest import (
     constraint_file,
@@ -188,24 +188,43 @@ class Store:
             self._sound.add(path)
         return array
 
-    def pieces(self, device: int, kind: str) -> Iterator[tuple[slice, Ints, Records]]:
-        """One kind of a device's observations, read once: some rows after the other, each with the
-        problem's numbers of its observations, and looked through as all of `sound_records`."""
+    def look_through(self, device: int, kind: str) -> None:
+        """Read one kind of a device's observations once, each piece of them while it is in the
+        cache: what is known of them then is what is known of `sound_records`."""
         names = [f"{kind}-{what}" for what in ("id", *Records._fields)]
-        files = [self.opened(device, name) for name in names]
-        for start in range(0, len(files[0]), PIECE):
-            rows = slice(start, start + PIECE)
-            pieces = [file[rows] for file in files]
-            for name, piece in zip(names, pieces, strict=True):
-                with _named(self._file(device, name)):
+        paths = [self._file(device, name) for name in names]
+        if self._sound.issuperset(paths):
+            return
+        entries = self.manifest.parts[device].arrays
+        try:
+            files = [Reading(p, entries[name]) for p, name in zip(paths, names, strict=True)]
+            self._look_at(device, kind, names, files)
+        except DabaError:
+            for name in names:  # it is said first if one is not as it was written
+                self.opened(device, name)
+            raise
+        for known in (self._undamaged, self._looked_through, self._sound):
+            known.update(paths)
+        self._looked_through.add(f"{device} {kind}")
+
+    def _look_at(self, device: int, kind: str, names: list[str], files: list[Reading]) -> None:
+        _, camera, point, *_ = files
+        place = ""
+        try:
+            for start in range(0, len(point.array), PIECE):
+                rows, before = slice(start, start + PIECE), max(start - 1, 0)
+                for name, file in zip(names, files, strict=True):
+                    place, piece = f"{name}.npy", file.piece(rows)
                     check_indices(name, piece, device, self.ranges, start)
                     check_numbers(name, piece, self.ranges, start)
-            before = max(start - 1, 0)
-            with _named(self.path / device_folder(device)):
-                check_order(
-                    kind, Records(*(file[before : rows.stop] for file in files[1:])), before
-                )
-            yield rows, pieces[0], Records(*pieces[1:])
+                    if file is point:
+                        place, ends = "", slice(before, rows.stop)
+                        check_order(kind, camera.array[ends], point.array[ends], before)
+        except DabaError as error:
+            at = self.path / device_folder(device) / place
+            raise DabaError(f"{at} is damaged: {error}") from None
+        for file in files:
+            file.finish()
 
     def check(self, device: int) -> None:
         """Look through all files of a device, needed or not."""
@@ -280,7 +299,7 @@ class Store:
         found = Records(*(self.array(device, f"{kind}-{what}") for what in Records._fields))
         if (label := f"{device} {kind}") not in self._looked_through:
             with _named(self.path / device_folder(device)):
-                check_order(kind, found)
+                check_order(kind, found.camera, found.point)
             self._looked_through.add(label)
         if error == "ray":
             return found

@@ -13,7 +13,7 @@ import numpy as np
 from daba.core.errors import DabaError
 from daba.io.info import check_colmap
 from daba.partition.ordering import inverse
-from daba.problem.checks import CAMERA_RECORD, beside_centers
+from daba.problem.checks import CAMERA_RECORD, PIECE, beside_centers
 from daba.problem.constraints import Constraints, concatenate
 from daba.problem.optics import Optics
 from daba.problem.problem import Ints, Problem
@@ -47,16 +47,17 @@ def load_whole(store: Store) -> Problem:
 
 
 def _opened_ahead(store: Store) -> Iterator[int]:
-    """The devices in turn, each when all of its files were opened: by another thread, which is at
-    the next ones while this one is used."""
+    """The devices in turn, each when all of its files were opened and its observations looked
+    through: by another thread, which is at the next ones while this one is used."""
     done: SimpleQueue[Exception | None] = SimpleQueue()
 
     def open_all() -> None:
         for device in range(store.devices):
             try:
+                for kind in ("intra", "inter"):
+                    store.look_through(device, kind)
                 for name in store.manifest.parts[device].arrays:
-                    read = store.opened if name.startswith(("intra-", "inter-")) else store.array
-                    read(device, name)
+                    store.array(device, name)
                 done.put(None)
             except Exception as error:
                 done.put(error)
@@ -115,7 +116,10 @@ class _Arrays:
         self.constraints.append(store.constraints(device))
         for kind in ("intra", "inter"):
             pixels = None if self.pixels is None else store.pixels(device, kind)
-            for rows, id, records in store.pieces(device, kind):
+            numbers, observations = store.array(device, f"{kind}-id"), store.records(device, kind)
+            for start in range(0, len(numbers), PIECE):
+                rows = slice(start, start + PIECE)
+                id, records = numbers[rows], observations.take(rows)
                 self.camera_index[id] = camera_order[records.camera]
                 self.point_index[id] = point_order[records.point]
                 self.u[id], self.weights[id] = records.u, records.weight

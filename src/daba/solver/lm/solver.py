@@ -34,8 +34,9 @@ POINT_STEPS = 3
 """Steps that points make on their own after each step of all."""
 SETTLED = 1e-3
 """Share of the function tolerance: a step that is not damped more than the first one, and promises
-no larger share of F, is the last, kept or not. A model of 300 points ends after 3 iterations instead
-of 5; another, where F's rounding hid what the last one lowered, after 4 attempts instead of 10."""
+no larger share of F, is the last, kept or not. A model of 300 points ends after 3 iterations
+instead of 5; another, where F's rounding hid what the last one lowered, after 4 attempts instead of
+10."""
 UNSEEN = 1e-14
 """Share of F: a step whose model promises less is lost in F's rounding, and shorter ones promise
 less still. A model of 50 points ends after 6 iterations of 5 instead of 14 ms so."""
