@@ -96,14 +96,14 @@ def _copied(values: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Arrays:
-    """The arrays of a problem, while they are put together. What no file gives a value would be -1,
-    or NaN, and `validated` would refuse it."""
+    """The arrays of a problem, while they are put together. The camera of an observation that no
+    file has would be -1, and `validated` would refuse it."""
 
     def __init__(self, C: int, P: int, K: int, pixels: bool) -> None:
         self.cameras, self.points = np.empty((C, CAMERA_RECORD)), np.empty((P, 3))
         self.focal = np.empty(C)
-        self.camera_index, self.point_index = np.full(K, -1, np.int32), np.full(K, -1, np.int32)
-        self.u, self.weights = np.full((K, 2), np.nan), np.empty(K)
+        self.camera_index, self.point_index = np.full(K, -1, np.int32), np.empty(K, np.int32)
+        self.u, self.weights = np.empty((K, 2)), np.empty(K)
         self.pixels = np.full((K, 2), np.nan) if pixels else None
         self.constraints: list[Constraints | None] = []
 
