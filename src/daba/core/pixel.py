@@ -63,6 +63,28 @@ def squared(frame, sensor, p, l, px, py):
 
 
 @jit
+def place(frame, sensor, p, l):
+    """Where the camera has the point, and whether it sees it."""
+    _, _, _, u, v, w = into(frame, l[0], l[1], l[2])
+    if RIG:
+        _, _, _, u, v, w = into(sensor, u, v, w)
+    x, y, _, _, _, _, _, _, seen, _, _ = project(p, u, v, w)
+    return x, y, seen
+
+
+@jit
+def second_difference(here, ahead, behind, px, py):
+    """r, and r(ahead) − 2 r + r(behind), of frames, sensors, cameras and points there; and whether
+    all three see the point."""
+    x, y, seen = place(here[0], here[1], here[2], here[3])
+    x1, y1, seen1 = place(ahead[0], ahead[1], ahead[2], ahead[3])
+    x2, y2, seen2 = place(behind[0], behind[1], behind[2], behind[3])
+    return (
+        x - px, y - py, (x1 - x) - (x - x2), (y1 - y) - (y - y2), seen & seen1 & seen2,
+    )  # fmt: skip
+
+
+@jit
 def by_point(frame, sensor, p, l, px, py):
     """r, a of both rows, |δ|², and whether the camera sees the point."""
     dx, dy, dz, u, v, w = into(frame, l[0], l[1], l[2])

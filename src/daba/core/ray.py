@@ -24,6 +24,22 @@ def squared(frame, sensor, p, l, ux, uy):
 
 
 @jit
+def second_difference(here, ahead, behind, ux, uy):
+    """As `pixel.second_difference`, in the two rows that there are here."""
+    x, y, z, _, dx, dy, dz, _, _, _, _ = error(record(here[0], here[2]), here[3], ux, uy)
+    x1, y1, z1, _, _, _, _, _, _, _, _ = error(record(ahead[0], ahead[2]), ahead[3], ux, uy)
+    x2, y2, z2, _, _, _, _, _, _, _, _ = error(record(behind[0], behind[2]), behind[3], ux, uy)
+    ax, ay, az, bx, by, bz = normal_basis(dx, dy, dz)
+    cx = (x1 - x) - (x - x2)
+    cy = (y1 - y) - (y - y2)
+    cz = (z1 - z) - (z - z2)
+    return (
+        ax * x + ay * y + az * z, bx * x + by * y + bz * z,
+        ax * cx + ay * cy + az * cz, bx * cx + by * cy + bz * cz, dx == dx,
+    )  # fmt: skip
+
+
+@jit
 def by_point(frame, sensor, p, l, ux, uy):
     """r, a of both rows, |δ|², and whether the camera sees the point."""
     ex, ey, ez, lam, dx, dy, dz, _, _, _, _ = error(record(frame, p), l, ux, uy)

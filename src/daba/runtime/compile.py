@@ -48,7 +48,7 @@ def lm_jobs(kind: Kind, coarse: bool) -> list[Job]:
     used = [k.linearize, k.settle_points, compiled("lm.tiles").factor, a.form, a.substitute]
     used += [a.back_substitute, k.objective, a.linearize_frames, a.push_points, a.push_frames]
     used += [a.pull_own, a.damp_points, a.fill_tiles, a.pull_others]
-    used += [a.form_by_point, a.form_frames]
+    used += [a.form_by_point, a.form_frames, k.second_order, a.gradient_points, a.gradient_frames]
     if kind.error == "pixel":
         used += [k.visible]
     if kind.columns:

@@ -94,6 +94,29 @@ def test_error_and_derivatives(name: str) -> None:
     assert_close(gpu.download(there.points), here.points)
 
 
+@pytest.mark.parametrize("name", ["ray", "lenses", "rigs"])
+def test_second_order(name: str) -> None:
+    """There and back again, with a robust loss."""
+    parts = parts_named(name)
+    plain, gpu, x = both(parts, Loss(1, 1.5))
+    far = [parts.x.copy() for _ in range(2)]
+    for estimate, sign in zip(far, (1.0, -1.0), strict=True):
+        for array in (estimate.frames[:, 9:], estimate.points):
+            array += sign * 0.01 * np.random.default_rng(4).normal(size=array.shape)
+    ahead, behind = (gpu.upload(estimate) for estimate in far)
+    plain.second_order(parts.x, far[0], far[1], 0.1)
+    gpu.second_order(x, ahead, behind, 0.1)
+    for what in ("g", "g_s"):
+        assert_close(getattr(gpu, what), getattr(plain, what))
+    assert_close(gpu.g_l[:, :3], plain.g_l)
+    gpu.damp(MU), plain.solve(MU)
+    assert_close(gpu.energy_of_points(), plain.energy_of_points())
+    before = gpu.first
+    gpu.first_order()
+    assert gpu.tensors["g"] is before[0]
+    assert gpu.g_l is before[1]
+
+
 def test_a_point_behind_a_camera_goes_back() -> None:
     parts = parts_named("lenses")
     plain, gpu, x = both(parts, Loss(0, 1.0))

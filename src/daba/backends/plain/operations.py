@@ -41,7 +41,9 @@ def _error(kind: Kind, model: int) -> Any:
         exec(camera_models.project_source(*chosen, width), names)
         path = pixel.__file__
     exec(compile(Path(path).read_text("utf-8"), path, "exec"), names)
-    return SimpleNamespace(**{n: names[n] for n in ("squared", "by_point", "by_all")})
+    return SimpleNamespace(
+        **{n: names[n] for n in ("squared", "second_difference", "by_point", "by_all")}
+    )
 
 
 class PlainOperations(HostArrays):
@@ -57,26 +59,24 @@ class PlainOperations(HostArrays):
     def w2(self) -> Floats:
         return np.square(self.shard.obs.weight)
 
-    def _each(self, what: str, x: Estimate, points: Floats) -> list[tuple[Any, Any]]:
+    def _each(self, what: str, *estimates: Estimate) -> list[tuple[Any, Any]]:
         """Values of one of the error's formulas for the observations of each camera model."""
         obs, images = self.shard.obs, self.shard.images
         camera = images.camera.take(obs.image)
-        model = x.params[:, -1].astype(int).take(camera)
+        model = estimates[0].params[:, -1].astype(int).take(camera)
         models = distinct(model)
         out = []
         for m in models:
             k = np.flatnonzero(model == m) if len(models) > 1 else slice(None)
-            rows = (
-                (x.frames, obs.frame[k]),
-                (x.sensors, images.sensor.take(obs.image[k])),
-                (x.params, camera[k]),
-                (points, obs.point[k]),
-            )
+            ends = obs.frame[k], images.sensor.take(obs.image[k]), camera[k], obs.point[k]
+            records = [
+                tuple(of.take(at, axis=0).T for of, at in zip(x, ends, strict=True))
+                for x in estimates
+            ]
+            formula = getattr(_error(self.shard.kind, int(m)), what)
             with np.errstate(all="ignore"):
-                values = getattr(_error(self.shard.kind, int(m)), what)(
-                    *(of.take(at, axis=0).T for of, at in rows), *obs.xy[k].T
-                )
-            out.append((k, values))
+                of_each = records if len(records) > 1 else records[0]
+                out.append((k, formula(*of_each, *obs.xy[k].T)))
         return out
 
     def _rho(self, square: Floats) -> tuple[Floats, Floats]:
@@ -114,14 +114,14 @@ class PlainOperations(HostArrays):
     def visible(self, x: Estimate) -> np.ndarray:
         """Whether cameras see the points of their observations."""
         out = np.ones(len(self.shard.obs.frame), bool)
-        for k, (_, seen) in self._each("squared", x, x.points):
+        for k, (_, seen) in self._each("squared", x):
             out[k] = seen
         return out
 
     def objective(self, x: Estimate) -> Floats:
         """F, Σ ω²|r|², and points that a camera does not see, of each device, (S, 3)."""
         square, unseen = np.zeros(len(self.w2)), np.zeros(len(self.w2), bool)
-        for k, (s, seen) in self._each("squared", x, x.points):
+        for k, (s, seen) in self._each("squared", x):
             square[k], unseen[k] = s, np.logical_not(seen)
         used = self.w2 > 0
         square = np.where(used, self.w2 * square, 0.0)
@@ -136,9 +136,7 @@ class PlainOperations(HostArrays):
         s = self.shard
         kind, obs = s.kind, s.obs
         away = np.full(len(self.w2), np.inf)
-        for k, (r0, r1, seen, d2, ta, la, ka, sa, tb, lb, kb, sb) in self._each(
-            "by_all", x, x.points
-        ):
+        for k, (r0, r1, seen, d2, ta, la, ka, sa, tb, lb, kb, sb) in self._each("by_all", x):
             r0, r1 = np.where(seen, r0, 0.0), np.where(seen, r1, 0.0)
             slope = self._rho(self.w2[k] * (r0 * r0 + r1 * r1))[1]
             root = np.where(seen, np.sqrt(self.w2[k] * slope), 0.0)
@@ -152,19 +150,15 @@ class PlainOperations(HostArrays):
                 if shared:
                     self.Jg[k, row] = np.where(root > 0, root * np.array(shared), 0.0).T
             away[k] = np.where(root > 0, d2, np.inf)
-        F, I = s.num_frames, len(s.images.group)
+        I = len(s.images.group)
         self.U = np.stack(
             [_square(self.Jc[k]) for k in np.split(obs.frame_obs, obs.frame_ptr[1:-1])]
         )
-        self.g = _summed(obs.frame, np.einsum("kra,kr->ka", self.Jc, self.r), F)
         self.X = _summed(obs.image, _crossed(self.Jc, self.Jg), I)
         self.T = _summed(obs.image, _crossed(self.Jg, self.Jg), I)
-        self.g_s = _summed(obs.image, np.einsum("kra,kr->ka", self.Jg, self.r), I)
         _, H, pull = self._prior(x.points)
         self.V = self._by_point(_crossed(self.Jl, self.Jl)) + H
-        self.g_l = self._by_point(np.einsum("kra,kr->ka", self.Jl, self.r)) + pull
-        if len(s.fixed_points):
-            self.g_l[s.fixed_points] = 0.0
+        self._gradient(self.r, pull)
         nearest = np.full(s.num_points, np.inf)
         np.minimum.at(nearest, obs.point, away)
         self.point_bound = STEP_BOUND * np.sqrt(nearest)
@@ -173,6 +167,34 @@ class PlainOperations(HostArrays):
         total = np.bincount(obs.frame, distance, s.num_frames)
         self.frame_bound = np.where(seen > 0, STEP_BOUND * total / np.maximum(seen, 1), np.inf)
         self.W = self._points_crossed()
+
+    def _gradient(self, r: Floats, pull: Floats | float = 0.0) -> None:
+        """Of F along frames, what images share, and points, for such residuals; `pull` is what
+        priors of points add."""
+        s, obs = self.shard, self.shard.obs
+        self.g = _summed(obs.frame, np.einsum("kra,kr->ka", self.Jc, r), s.num_frames)
+        of_images = np.einsum("kra,kr->ka", self.Jg, r)
+        self.g_s = _summed(obs.image, of_images, len(s.images.group))
+        self.g_l = self._by_point(np.einsum("kra,kr->ka", self.Jl, r)) + pull
+        if len(s.fixed_points):
+            self.g_l[s.fixed_points] = 0.0
+
+    def second_order(self, x: Estimate, ahead: Estimate, behind: Estimate, reach: float) -> None:
+        """Put the second derivatives of residuals along a step in their place: the gradient is that
+        of these, until `first_order`. `ahead` and `behind` are so far along the step."""
+        curves = np.zeros_like(self.r)
+        self.first = self.g, self.g_l, self.g_s
+        for k, (r0, r1, c0, c1, seen) in self._each("second_difference", x, ahead, behind):
+            r0, r1 = np.where(seen, r0, 0.0), np.where(seen, r1, 0.0)
+            slope = self._rho(self.w2[k] * (r0 * r0 + r1 * r1))[1]
+            root = np.where(seen, np.sqrt(self.w2[k] * slope), 0.0) / reach**2
+            curves[k] = np.where(root > 0, root * [c0, c1], 0.0).T
+        self._gradient(curves)
+        self.hold()
+
+    def first_order(self) -> None:
+        """Have the gradient of residuals again."""
+        self.g, self.g_l, self.g_s = self.first
 
     def _points_crossed(self) -> Floats:
         """Of what frames and cameras have against points, (·, P, 3): the same for every damping."""
@@ -205,8 +227,9 @@ class PlainOperations(HostArrays):
 
     # One damped system, whole
 
-    def solve(self, mu: float) -> tuple[Floats, Floats] | None:
-        """Steps of frames, (F, B), and of what is shared; None if S is not positive definite."""
+    def solve(self, mu: float) -> tuple[Floats, Floats, float] | None:
+        """Steps of frames, (F, B), and of what is shared, y together, and yᵀSy; None if S is not
+        positive definite."""
         s = self.shard
         (F, B, _), m = self.U.shape, s.shared.count
         self.V_inv = np.asarray(np.linalg.inv(_damped(self.V, mu)), np.float64)
@@ -240,12 +263,17 @@ class PlainOperations(HostArrays):
         except np.linalg.LinAlgError:
             return None
         y = np.asarray(np.linalg.solve(S, rhs))
-        return y[: F * B].reshape(F, B), y[F * B :]
+        return y[: F * B].reshape(F, B), y[F * B :], float(rhs @ y)
 
     def _frame_of(self, image: int) -> int:
         return int(np.searchsorted(self.shard.images.frame_ptr, image, side="right")) - 1
 
     # The step
+
+    def energy_of_points(self) -> Floats:
+        """Σ g_lᵀV'⁻¹g_l of each device, (S,)."""
+        each = np.einsum("pa,pab,pb->p", self.g_l, self.V_inv, self.g_l)
+        return self._sums(each, 0.0 * each, 0.0 * each)[:, 0]
 
     def back_substitute(self, step: Floats, step_s: Floats) -> tuple[Floats, Floats]:
         """Steps of points, and what the model says they lower, (S,)."""
@@ -266,7 +294,7 @@ class PlainOperations(HostArrays):
         K = len(self.w2)
         f, square, near = np.zeros(K), np.zeros(K), np.full(K, np.inf)
         H, g = np.zeros((K, 3, 3)), np.zeros((K, 3))
-        for k, (r0, r1, *rows, d2, seen) in self._each("by_point", x, points):
+        for k, (r0, r1, *rows, d2, seen) in self._each("by_point", x._replace(points=points)):
             w2 = self.w2[k]
             s = w2 * (r0 * r0 + r1 * r1)
             value, slope = self._rho(s)

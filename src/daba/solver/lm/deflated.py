@@ -108,6 +108,19 @@ class Deflated(Reduced):
                 self._iterate(solution, left)
         return solution
 
+    def again(self, mu: float) -> Solution | None:
+        ops = self.ops
+        _, z = ops.damp(mu)
+        h = ops.no_steps()
+        solution = self._coarse(mu, z, h)
+        if solution is None:
+            return None
+        self.network.points(z, h)
+        r = ops.right_hand_side()
+        r = r - ops.push(solution.frames, self.of_images(solution.shared), h)
+        self._iterate(solution, r)
+        return solution
+
     def _coarse(self, mu: float, z: Floats, h: Floats) -> Solution | None:
         """Z E⁻¹ Zᵀ rhs, and h of it; None if E has no inverse."""
         space = self.space

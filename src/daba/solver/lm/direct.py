@@ -35,8 +35,18 @@ class Direct(Reduced):
             self.space.linearized(x.frames)
 
     def solve(self, mu: float) -> Solution | None:
-        right = self._damp(mu)
-        return Solution(*self._divide(*right)) if self._factor() else None
+        b, b_s = self._damp(mu)
+        return self._solution(b, b_s) if self._factor() else None
+
+    def again(self, mu: float) -> Solution | None:
+        return self._solution(*self._damp(mu))
+
+    def _solution(self, b: Any, b_s: Any) -> Solution:
+        y, d = self._divide(b, b_s)
+        return Solution(y, d, energy=self._dot(b, y) + self._dot(b_s, d))
+
+    def _dot(self, a: Any, b: Any) -> float:
+        return float((a * b).sum())
 
     def _damp(self, mu: float) -> tuple[Any, Any]:
         """The system for damping μ: its right-hand side, of frames and of what is shared."""

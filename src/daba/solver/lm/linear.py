@@ -30,7 +30,7 @@ class Solution:
     iterations: int = 0
     """Of conjugate gradients."""
     energy: float = 0.0
-    """yᵀSy, as far as they know it."""
+    """yᵀSy = rhsᵀy, of all devices."""
 
 
 class FactoredAt(NamedTuple):
@@ -60,6 +60,10 @@ class Reduced(ABC):
     @abstractmethod
     def solve(self, mu: float) -> Solution | None:
         """For damping μ; None if a block is not positive definite."""
+
+    @abstractmethod
+    def again(self, mu: float) -> Solution | None:
+        """For the same damping, after the gradient has changed."""
 
     @property
     @abstractmethod
@@ -91,4 +95,9 @@ class Whole(Reduced):
 
     def solve(self, mu: float) -> Solution | None:
         found = self.ops.solve(mu)
-        return None if found is None else Solution(*found)
+        if found is None:
+            return None
+        frames, shared, energy = found
+        return Solution(frames, shared, energy=energy)
+
+    again = solve

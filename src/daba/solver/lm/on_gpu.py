@@ -253,8 +253,8 @@ def rehearse(solver: LevenbergMarquardt) -> None:
     reduced.linearized(solver.x)
     solution = reduced.solve(1.0 / solver.radius)
     if solution is not None:
-        trial, _ = solver.step(solution)
-        solver.ops.settle_points(trial, solver.x.points, 1)
+        step, _ = solver.step(solution)
+        solver.ops.settle_points(solver.moved_by(step), solver.x.points, 1)
 
 
 def _factor(E: Tensor) -> Tensor | None:

@@ -75,13 +75,20 @@ class Renewed(Direct):
         solution = Solution(0.0 * b, 0.0 * b_s)
         left = self._iterate(solution, b, b_s)
         if left is None:
-            return solution
+            return _with_energy(solution, b, b_s)
         self.budget = self.worth
         if not self._factor_whole(mu):
             return None
         y, d = self._divide(*left)
         solution.frames, solution.shared = solution.frames + y, solution.shared + d
-        return solution
+        return _with_energy(solution, b, b_s)
+
+    def again(self, mu: float) -> Solution | None:
+        b, b_s = self._damp(mu)
+        solution, budget = Solution(0.0 * b, 0.0 * b_s), self.budget
+        self._iterate(solution, b, b_s)
+        self.budget = budget
+        return _with_energy(solution, b, b_s)
 
     def _iterate(self, solution: Solution, r: Floats, r_s: Floats) -> tuple[Any, Any] | None:
         """Conjugate gradients; the residual, if it is better to factor S now."""
@@ -155,6 +162,11 @@ class Renewed(Direct):
             self._damp(common["damping"])
             self._factor_whole(common["damping"])
         self.budget, self.count = common["budget"], common["count"]
+
+
+def _with_energy(solution: Solution, b: Floats, b_s: Floats) -> Solution:
+    solution.energy = _dot(b, solution.frames) + _dot(b_s, solution.shared)
+    return solution
 
 
 def _dot(a: Floats, b: Floats) -> float:

@@ -7,7 +7,7 @@ of it is kept, so F never rises.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,13 @@ LARGEST_RADIUS = 1e12
 """Where damping is lost in rounding, and S_cc with it."""
 GROWTH = 3.0
 """Most that the radius grows after a step."""
+BENT = 0.9
+"""Share of what was promised: where a step lowers F by less, it is bent, and so are the next ones,
+…"""
+CURVED = 0.03
+"""… as long as the model of what bends them promises more than this share."""
+REACH = 0.1
+"""Of a step, as far as it is followed to see how residuals curve along it."""
 POINT_STEPS = 3
 """Steps that points make on their own after each step of all."""
 SETTLED = 1e-3
@@ -40,6 +47,25 @@ instead of 5; another, where F's rounding hid what the last one lowered, after 4
 UNSEEN = 1e-14
 """Share of F: a step whose model promises less is lost in F's rounding, and shorter ones promise
 less still. A model of 50 points ends after 6 iterations of 5 instead of 14 ms so."""
+
+
+class Step(NamedTuple):
+    """What an estimate is moved by."""
+
+    frames: Floats
+    """Ghosts included."""
+    shared: Floats
+    points: Any
+
+
+class Trial(NamedTuple):
+    """Where a step leads."""
+
+    x: Estimate
+    value: Floats
+    """F, Σ ω²|r|², and points that a camera does not see, of each device, …"""
+    sums: Floats
+    """… and of all, and what else was summed."""
 
 
 class LevenbergMarquardt(Solver):
@@ -67,6 +93,8 @@ class LevenbergMarquardt(Solver):
             self.hidden = self.hide()
             self.value, self.total = self.evaluate()
         self.counts, self.moved = Counts(), True
+        self.bends = False
+        """Whether the next step is tried bent, and straight only if that is not good."""
         self.checked = self.total[0]
 
     def _priors_of_images(self) -> ImagePriorTerms | None:
@@ -136,44 +164,92 @@ class LevenbergMarquardt(Solver):
         if solution is None:
             return False
         self.counts.pcg_iterations += solution.iterations
-        trial, predicted = self.step(solution)
-        value = self.ops.settle_points(trial, self.x.points, POINT_STEPS)
-        value = self.with_priors(value, trial)
-        self.network.points(trial.points)
-        *total, lowered = self.network.sum(np.column_stack([value, predicted]))
-        F, _, unseen = total
+        (step, lowered), energy = self.step(solution), self.ops.energy_of_points()
+        first, turned = self.bent(step) if self.bends else (step, 0.0 * lowered)
+        trial = self.trial(first, lowered, energy, turned)
+        lowered, energy, turned = trial.sums[3:]
         self.promised = abs(lowered)
-        actual = self.total[0] - F
-        self.settled = bool(
-            unseen == 0
-            and self.promised <= SETTLED * self.options.function_tolerance * min(F, self.total[0])
-            and self.radius >= self.options.first_radius
-        )
-        if unseen > 0 or not (lowered > 0.0 and actual > self.options.lm_gain * lowered):
+        if not lowered > 0.0:  # bounds have taken the step apart
+            lowered = 0.5 * (solution.energy + energy)
+        least = SETTLED * self.options.function_tolerance * min(trial.sums[0], self.total[0])
+        last = self.promised <= least and self.radius >= self.options.first_radius
+        enough = self.options.lm_gain if self.bends else BENT
+        if not (last or self.gain(trial, lowered) > enough):
+            other = self.trial(step if self.bends else self.bent(step)[0])
+            if self.gain(other, lowered) > self.gain(trial, lowered):
+                trial, self.bends = other, not self.bends
+        elif self.bends:
+            self.bends = bool(turned > CURVED * lowered)
+        total = trial.sums[:3]
+        self.settled = bool(last and total[2] == 0)
+        gain = self.gain(trial, lowered)
+        if not gain > self.options.lm_gain:
             return False
-        self.radius, self.shrink = self.next_radius(actual, lowered), FIRST_SHRINK
-        self.x, self.value, self.total = trial, value, np.array(total)
+        self.radius, self.shrink = self.next_radius(gain), FIRST_SHRINK
+        self.x, self.value, self.total = trial.x, trial.value, total
         return True
 
-    def next_radius(self, actual: float, lowered: float) -> float:
-        """After a step that was kept."""
-        gain = min(actual / lowered, 1.0)
-        wider = self.radius / max(1.0 / GROWTH, 1.0 - (2.0 * gain - 1.0) ** 3)
+    def trial(self, step: Step, *beside: Floats) -> Trial:
+        """Make a step, and let points settle; `beside`, (S,) each, are summed with what F is."""
+        x = self.moved_by(step)
+        value = self.ops.settle_points(x, self.x.points, POINT_STEPS)
+        value = self.with_priors(value, x)
+        self.network.points(x.points)
+        return Trial(x, value, self.network.sum(np.column_stack([value, *beside])))
+
+    def gain(self, trial: Trial, lowered: float) -> float:
+        """How much of what was promised F falls by."""
+        F, _, unseen = trial.sums[:3]
+        if not (lowered > 0.0 and unseen == 0 and F < np.inf):
+            return -np.inf
+        return float((self.total[0] - F) / lowered)
+
+    def next_radius(self, gain: float) -> float:
+        """After a step that was kept: no larger, if a larger one has just failed."""
+        growth = GROWTH if self.shrink == FIRST_SHRINK else 1.0
+        wider = self.radius / max(1.0 / growth, 1.0 - (2.0 * min(gain, 1.0) - 1.0) ** 3)
         return min(wider, LARGEST_RADIUS)
 
-    def step(self, solution: Solution) -> tuple[Estimate, Floats]:
-        """x⁺ before its points have settled, and what the model says it lowers, (S,)."""
-        parts, ops, x, kind = self.parts, self.ops, self.x, self.parts.kind
-        step = self.bounded(ops.host(solution.frames))
+    def step(self, solution: Solution) -> tuple[Step, Floats]:
+        """What points do when frames do that, and what the model says it lowers, (S,)."""
+        ops = self.ops
+        frames = self.bounded(ops.host(solution.frames))
         shared = self.bounded_shared(ops.host(solution.shared))
-        everywhere = self.network.frames(step)
+        everywhere = self.network.frames(frames)
         of_images = ops.host(self.reduced.of_images(ops.put(shared)))
         points, lowered = ops.back_substitute(ops.put(everywhere), ops.put(of_images))
-        lowered = lowered - ops.model_of_frames(step, of_images)
-        frames, sensors, params = retract(x.frames, everywhere[:, :6]), x.sensors, x.params.copy()
+        lowered = lowered - ops.model_of_frames(frames, of_images)
+        return Step(everywhere, shared, points), lowered
+
+    def bent(self, step: Step) -> tuple[Step, Floats]:
+        """The step with its geodesic acceleration: where residuals curve along it, r'', their model
+        is lowest after v + ½a, where a solves the same system for r'' instead of r; and what the
+        model of a says it lowers. The step as it is, where rounding leaves no solution."""
+        ops, network, mu = self.ops, self.network, 1.0 / self.radius
+        network.points(step.points)
+        ahead, behind = self.moved_by(step, REACH), self.moved_by(step, -REACH)
+        ops.second_order(self.x, ahead, behind, REACH)
+        solution = self.reduced.again(mu)
+        if solution is not None:
+            self.counts.pcg_iterations += solution.iterations
+            turn, lowered = self.step(solution)
+        ops.first_order()
+        if solution is None:
+            return step, np.zeros(self.parts.devices)
+        own = self.parts.num_frames
+        frames = self.bounded(step.frames[:own] + 0.5 * turn.frames[:own])
+        shared = self.bounded_shared(step.shared + 0.5 * turn.shared)
+        points = step.points + 0.5 * turn.points
+        return Step(network.frames(frames), shared, points), lowered
+
+    def moved_by(self, step: Step, share: float = 1.0) -> Estimate:
+        """x⁺ after a share of a step."""
+        parts, x, kind = self.parts, self.x, self.parts.kind
+        move, shared = share * step.frames, share * step.shared
+        frames, sensors, params = retract(x.frames, move[:, :6]), x.sensors, x.params.copy()
         own = len(frames) if kind.own else 0
         if own:
-            add_parameters(params[:own], everywhere[:, 6:], kind)
+            add_parameters(params[:own], move[:, 6:], kind)
         if parts.shared.count:
             camera, sensor = (
                 np.where(numbers >= 0, shared[numbers], 0.0)
@@ -182,7 +258,7 @@ class LevenbergMarquardt(Solver):
             if kind.shared:
                 add_parameters(params[own:], camera, kind)
             sensors = retract(sensors, sensor)
-        return Estimate(frames, sensors, params, x.points + points), lowered
+        return Estimate(frames, sensors, params, x.points + share * step.points)
 
     def bounded(self, step: Floats) -> Floats:
         """No frame turns or moves further than its bound, nor changes its focal length by more than

@@ -38,6 +38,7 @@ def common_state(solver: LevenbergMarquardt) -> dict[str, Any]:
         "radius": solver.radius,
         "shrink": solver.shrink,
         "settled": solver.settled,
+        "bends": solver.bends,
         "total": solver.total.tolist(),
         "linear": solver.reduced.common_state(),
         "factored": None if made is None else _beside_frames(solver, made.x),
@@ -63,6 +64,7 @@ def put_back(solver: LevenbergMarquardt, states: dict[int, Arrays], common: dict
     solver.value = np.stack([found["value"] for found in states.values()])
     solver.radius, solver.shrink = float(common["radius"]), float(common["shrink"])
     solver.settled = bool(common.get("settled", False))
+    solver.bends = bool(common.get("bends", False))
     solver.total = np.array(common["total"], np.float64)
     solver.checked = solver.total[0]
 

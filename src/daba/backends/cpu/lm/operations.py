@@ -99,6 +99,36 @@ class CpuOperations(HostArrays):
         if len(s.fixed_points):
             self.g_l[: s.num_points][s.fixed_points] = 0.0
 
+    def second_order(self, x: Estimate, ahead: Estimate, behind: Estimate, reach: float) -> None:
+        """Put the second derivatives of residuals along a step in their place: the gradient is that
+        of these, until `first_order`. `ahead` and `behind` are so far along the step."""
+        s, k = self.shard, self.algebra
+        self.first = self.g, self.g_l, self.g_s
+        self.g, self.g_l, self.g_s = (np.zeros_like(a) for a in self.first)
+        for tasks in (s.point_tasks, s.ghost_tasks):
+            self._run(
+                self.kernels.second_order, tasks, s.obs, s.images, x, ahead, behind, tasks,
+                self.loss, 1.0 / reach**2, self.J,
+            )  # fmt: skip
+        room = self.buffers, self.pushed
+        self._run(k.gradient_points, s.point_tasks, s.obs, s.point_tasks, self.J, self.g_l, *room)
+        self._run(
+            k.gradient_frames, s.frame_tasks, s.obs, s.frame_tasks, s.point_tasks, self.J, *room,
+            self.g,
+        )  # fmt: skip
+        if s.kind.columns:
+            self._run(
+                k.linearize_shared, s.frame_tasks, s.obs, s.images, s.frame_tasks, self.J, self.Jg,
+                self.X, self.T, self.g_s,
+            )  # fmt: skip
+        if len(s.fixed_points):
+            self.g_l[: s.num_points][s.fixed_points] = 0.0
+        self.hold()
+
+    def first_order(self) -> None:
+        """Have the gradient of residuals again."""
+        self.g, self.g_l, self.g_s = self.first
+
     def hold(self) -> None:
         """Take what is fixed out of U and the gradient."""
         fixed = self.shard.fixed_frames
@@ -261,6 +291,13 @@ class CpuOperations(HostArrays):
         return out
 
     # The step
+
+    def energy_of_points(self) -> Floats:
+        """Σ g_lᵀV'⁻¹g_l of each device, (S,)."""
+        tasks, own = self.shard.point_tasks, self.shard.num_points
+        each = np.einsum("pa,pa->p", self.g_l[:own], self.z[:own])
+        begins = tasks.ptr[tasks.device_ptr]
+        return np.array([each[i:j].sum() for i, j in zip(begins[:-1], begins[1:], strict=True)])
 
     def back_substitute(self, step: Floats, step_s: Floats) -> tuple[Floats, Floats]:
         """Steps of own points, and what the model says they lower, (S,); `step` has its ghosts."""

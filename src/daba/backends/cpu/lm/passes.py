@@ -102,6 +102,52 @@ def visible(
 
 
 @inline
+def records_of(lanes, x):
+    """What the lanes look at of another estimate: frames, sensors, cameras and points."""
+    frame = read_frames(x.frames, lanes.frame, 0)
+    sensor = frame
+    if RIG:
+        sensor = read_frames(x.sensors, lanes.sensor, 0)
+    camera = read_cameras(x.params, lanes.camera, 0)
+    return frame, sensor, camera, read_points(x.points, lanes.point, 0)
+
+
+@kernel
+def second_order(
+    lo: int, hi: int, obs: Observations, images: Images, x: Estimate, ahead: Estimate,
+    behind: Estimate, tasks: Tasks, loss: Loss, scale: float, J: Matrix,
+):  # fmt: skip
+    """Second differences of residuals, times `scale`, in their place beside the derivatives, with
+    √ρ' and ω."""
+    lanes = make_lanes()
+    order = np.empty(BATCH, np.int64)
+    counts = np.empty(LENGTHS + 1, np.int64)
+    for t in range(lo, hi):
+        for first in range(tasks.ptr[t], tasks.ptr[t + 1], BATCH):
+            last = min(first + BATCH, tasks.ptr[t + 1])
+            by_length(obs, first, last, order, counts)
+            for begin in range(0, last - first, LANES):
+                take_points(lanes, order, begin, last - first)
+                l = read_points(x.points, lanes.point, 0)
+                for m in range(longest(lanes, obs)):
+                    frame, sensor, camera, px, py, w2 = look_at(lanes, obs, images, x, m)
+                    r0, r1, c0, c1, seen = second_difference(
+                        (frame, sensor, camera, l), records_of(lanes, ahead),
+                        records_of(lanes, behind), px, py,
+                    )  # fmt: skip
+                    used = seen & (w2 > 0.0)
+                    square = where(used, w2 * (r0 * r0 + r1 * r1), 0.0)
+                    slope = rho(loss.kind, loss.radius, square)[1]
+                    root = scale * sqrt(where(used, w2 * slope, 0.0))
+                    write_rows(lanes.room, scaled((c0, c1), root, used))
+                    for n in range(LANES):
+                        if lanes.obs[n] >= 0:
+                            row = J[lanes.obs[n]]
+                            row[2 * (6 + OWN)] = lanes.room[n, 0]
+                            row[2 * (6 + OWN) + 1] = lanes.room[n, 1]
+
+
+@inline
 def linearize_lanes(lanes, obs, images, x, loss, J, Jg):
     """Write the derivatives of all observations of the lanes' points; min |l − t|², and V and g."""
     zero = spread(0.0)

@@ -94,6 +94,48 @@ def linearize_shared(
 
 
 @kernel
+def gradient_points(
+    lo: int, hi: int, obs: Observations, tasks: Tasks, J: Matrix, g: Matrix, buffers: Buffers,
+    out: Matrix,
+):  # fmt: skip
+    """J_lᵀ r of each task's points, and J_cᵀ r of theirs, added up for the frames of its device."""
+    for t in range(lo, hi):
+        acc = out[buffers.ptr[t] : buffers.ptr[t + 1]]
+        first = buffers.first[t]
+        clear(acc)
+        for j in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            for k in range(obs.point_ptr[j], obs.point_ptr[j + 1]):
+                row = J[k]
+                for a in range(3):
+                    g[j, a] -= row[3 + a] * row[2 * B] + row[B + 3 + a] * row[2 * B + 1]
+            for k in range(obs.own_begin[j], obs.own_end[j]):
+                row = J[k]
+                target = acc[obs.frame[k] - first]
+                for a in range(B):
+                    target[a] += row[a] * row[2 * B] + row[B + a] * row[2 * B + 1]
+
+
+@kernel
+def gradient_frames(
+    lo: int, hi: int, obs: Observations, tasks: Tasks, point_tasks: Tasks, J: Matrix,
+    buffers: Buffers, added: Matrix, g: Matrix,
+):  # fmt: skip
+    """J_cᵀ r of frames: what the tasks of their devices' points have added up, in order, and what
+    points of other devices do."""
+    for t in range(lo, hi):
+        device = tasks.device[t]
+        for i in range(tasks.ptr[t], tasks.ptr[t + 1]):
+            for n in range(point_tasks.device_ptr[device], point_tasks.device_ptr[device + 1]):
+                row = added[buffers.ptr[n] + i - buffers.first[n]]
+                for a in range(B):
+                    g[i, a] += row[a]
+            for n in range(obs.inter_ptr[i], obs.inter_ptr[i + 1]):
+                row = J[obs.inter_obs[n]]
+                for a in range(B):
+                    g[i, a] += row[a] * row[2 * B] + row[B + a] * row[2 * B + 1]
+
+
+@kernel
 def damp_points(
     lo: int, hi: int, tasks: Tasks, V: Matrix, g: Matrix, mu: float, fixed: Bools, V_inv: Matrix,
     z: Matrix,

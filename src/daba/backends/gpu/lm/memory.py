@@ -27,6 +27,8 @@ class GpuArrays:
         self.a = ObservationArrays(shard, device)
         self.here: dict[int, tuple[Any, Tensor]] = {}
         self.frames_of = Segments(self.a.put(shard.frame_ptr))
+        tasks = shard.point_tasks
+        self.points_of = Segments(self.a.put(tasks.ptr[tasks.device_ptr].astype(np.int64)))
 
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(shape, dtype=torch.float64, device=self.device)

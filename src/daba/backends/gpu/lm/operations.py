@@ -73,6 +73,8 @@ class GpuOperations(CoarseOperations):
         self.right_hand_side()
         self.push(own, v_s, self.pull(v, v_s))
         self.back_substitute(v, v_s)
+        self.second_order(x, x, x, 1.0)
+        self.first_order()
         self.settle_points(x, x.points, 1)
 
     def _priors(self) -> None:
@@ -165,6 +167,34 @@ class GpuOperations(CoarseOperations):
         mean = away[:, 0] / torch.clamp(a.seen, min=1.0)
         bound = torch.where(a.seen > 0, STEP_BOUND * mean, np.inf)
         self.frame_bound = np.asarray(bound.cpu().numpy())
+        self.copies = {}
+
+    def second_order(self, x: Estimate, ahead: Estimate, behind: Estimate, reach: float) -> None:
+        """Put the second derivatives of residuals along a step in their place: the gradient is that
+        of these, until `first_order`. `ahead` and `behind` are so far along the step."""
+        a, B, G, t = self.a, self.B, self.G, self.tensors
+        self.first = t["g"], self.g_l, t["g_s"]
+        seen = self._seen(x) | {"scale": self._zeros(1) + 1.0 / reach**2}
+        for name, there in (("ahead", ahead), ("behind", behind)):
+            seen |= {f"{name}_{what}": array for what, array in self._seen(there).items()}
+        self.g_l = torch.zeros_like(self.g_l)
+        self._by_slice(
+            self.kernels.second_order_points, **self._slices, **seen, fixed=self.fixed, J=self.J,
+            size=a.size, g=self.g_l, **self.loss,
+        )  # fmt: skip
+        gradient = self._zeros(a.I, self.W)
+        self.kernels.second_order_images[(a.I,)](
+            records=a.row_records, point=a.row_point, begins=a.image_begins, images=a.images,
+            **seen, gradient=gradient, **self.loss, L=64 if self.W < 32 else 32,
+        )  # fmt: skip
+        whole = gradient if a.I == a.F else add_rows(gradient, a.images_of)
+        t["g"], t["g_s"] = whole[:, :B].contiguous(), gradient[:, B : B + G].contiguous()
+        self.copies = {}
+        self.hold()
+
+    def first_order(self) -> None:
+        """Have the gradient of residuals again."""
+        self.tensors["g"], self.g_l, self.tensors["g_s"] = self.first
         self.copies = {}
 
     def __getattr__(self, name: str) -> Floats:
@@ -273,6 +303,12 @@ class GpuOperations(CoarseOperations):
         return self._push(h, v, v_s)
 
     # The step
+
+    def energy_of_points(self) -> Floats:
+        """Σ g_lᵀV'⁻¹g_l of each device, (S,)."""
+        own = self.a.P
+        each = (self.g_l[:own, :3] * self.z[:own, :3]).sum(dim=1, keepdim=True)
+        return np.asarray(self.points_of.sum(each)[:, 0].cpu().numpy())
 
     def back_substitute(self, step: Tensor, step_s: Tensor) -> tuple[Tensor, Floats]:
         """Steps of own points, and what the model says they lower, (S,); `step` has its ghosts."""

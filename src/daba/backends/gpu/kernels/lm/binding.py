@@ -19,6 +19,10 @@ from daba.core import camera_models, lenses, pixel, ray
 from daba.core.lm import ROW, Kind
 
 TEMPLATES = tuple(Path(__file__).parent / name for name in ("passes.py", "settle.py"))
+PASSES = (
+    "objective", "visible", "linearize_points", "linearize_images", "second_order_points",
+    "second_order_images", "settle_points",
+)  # fmt: skip
 WIDEST = 16
 """Columns of the narrowest tile that products of matrices take."""
 
@@ -57,8 +61,7 @@ def kernels(kind: Kind) -> Any:
     _run_text(_row_source(kind), f"row {_tag(kind)}", names)
     for template in TEMPLATES:
         _run_file(template, names)
-    found = ("objective", "visible", "linearize_points", "linearize_images", "settle_points")
-    return SimpleNamespace(**{name: names[name] for name in found})
+    return SimpleNamespace(**{name: names[name] for name in PASSES})
 
 
 def _row_source(kind: Kind) -> str:

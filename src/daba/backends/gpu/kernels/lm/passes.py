@@ -231,6 +231,94 @@ def linearize_points(
 
 
 @jit
+def second_order_points(
+    records, ends, heads, members, frames, sensors, cameras, points, ahead_frames, ahead_sensors,
+    ahead_cameras, ahead_points, behind_frames, behind_sensors, behind_cameras, behind_points,
+    fixed, scale, J, size, g, KIND: tl.constexpr, RADIUS: tl.constexpr, L: tl.constexpr,
+):  # fmt: skip
+    """J_lᵀ r'' of each point: r'' are second differences of residuals, times `scale`, with √ρ' and
+    ω."""
+    n = tl.program_id(0)
+    lane = tl.arange(0, L)
+    start, width, _device, shared = head(heads, n)
+    j, own = member(members, n * L + lane)
+    l = spots(points, j)
+    la = spots(ahead_points, j)
+    lb = spots(behind_points, j)
+    factor = tl.load(scale)
+    g0 = tl.zeros([L], tl.float64)
+    g1 = g0
+    g2 = g0
+    for slot in range(width):
+        at = start + slot * L + lane
+        px, py, weight, _ = quad(records, 4 * at)
+        frame, sensor, p = seen_from(ends, frames, sensors, cameras, at)
+        fa, sa, pa = seen_from(ends, ahead_frames, ahead_sensors, ahead_cameras, at)
+        fb, sb, pb = seen_from(ends, behind_frames, behind_sensors, behind_cameras, at)
+        r0, r1, c0, c1, seen = second_difference(
+            (frame, sensor, p, l), (fa, sa, pa, la), (fb, sb, pb, lb), px, py
+        )
+        root = factor * root_weight(r0, r1, seen, weight, KIND, RADIUS)
+        c0 = tl.where(root > 0.0, root * c0, 0.0)
+        c1 = tl.where(root > 0.0, root * c1, 0.0)
+        g0 -= tl.load(J + 3 * size + at) * c0 + tl.load(J + (B + 3) * size + at) * c1
+        g1 -= tl.load(J + 4 * size + at) * c0 + tl.load(J + (B + 4) * size + at) * c1
+        g2 -= tl.load(J + 5 * size + at) * c0 + tl.load(J + (B + 5) * size + at) * c1
+    free = tl.load(fixed + j) == 0
+    tl.store(g + 4 * j, tl.where(free, joined(shared, g0), 0.0), mask=own)
+    tl.store(g + 4 * j + 1, tl.where(free, joined(shared, g1), 0.0), mask=own)
+    tl.store(g + 4 * j + 2, tl.where(free, joined(shared, g2), 0.0), mask=own)
+
+
+@jit
+def second_order_images(
+    records, point, begins, images, frames, sensors, cameras, points, ahead_frames, ahead_sensors,
+    ahead_cameras, ahead_points, behind_frames, behind_sensors, behind_cameras, behind_points,
+    scale, gradient, KIND: tl.constexpr, RADIUS: tl.constexpr, L: tl.constexpr,
+):  # fmt: skip
+    """(J_c, J_g)ᵀ r'' of each image."""
+    m = tl.program_id(0)
+    first = tl.load(begins + m)
+    last = tl.load(begins + m + 1)
+    lane = tl.arange(0, L)
+    none = tl.zeros([L], tl.int32)
+    i = tl.load(images + 4 * m) + none
+    camera = tl.load(images + 4 * m + 1) + none
+    place = tl.load(images + 4 * m + 2) + none
+    frame = frame_row(frames, i)
+    sensor = sensor_row(sensors, frame, place)
+    p = camera_row(cameras, camera)
+    fa = frame_row(ahead_frames, i)
+    sa = sensor_row(ahead_sensors, fa, place)
+    pa = camera_row(ahead_cameras, camera)
+    fb = frame_row(behind_frames, i)
+    sb = sensor_row(behind_sensors, fb, place)
+    pb = camera_row(behind_cameras, camera)
+    factor = tl.load(scale)
+    column = tl.arange(0, W)
+    sums = tl.zeros([W], tl.float64)
+    for n in range(first, last, L):
+        some = n + lane < last
+        at = tl.minimum(n + lane, last - 1)
+        px, py, weight, _ = quad(records, 4 * at)
+        weight = tl.where(some, weight, 0.0)
+        j = tl.load(point + at)
+        l = spots(points, j)
+        r0, r1, c0, c1, seen = second_difference(
+            (frame, sensor, p, l), (fa, sa, pa, spots(ahead_points, j)),
+            (fb, sb, pb, spots(behind_points, j)), px, py,
+        )  # fmt: skip
+        root = root_weight(r0, r1, seen, weight, KIND, RADIUS)
+        c0 = tl.where(root > 0.0, factor * root * c0, 0.0)
+        c1 = tl.where(root > 0.0, factor * root * c1, 0.0)
+        _, _, _, _, ta, la, ka, ua, tb, lb, kb, ub = by_all(frame, sensor, p, l, px, py)
+        A = row_tile(root, ta, la, ka, ua, r0)
+        C = row_tile(root, tb, lb, kb, ub, r1)
+        sums += tl.sum(A * c0[:, None] + C * c1[:, None], axis=0)
+    tl.store(gradient + m * W + column, sums)
+
+
+@jit
 def linearize_images(
     records, point, begins, images, frames, sensors, cameras, points, J, normal, away,
     KIND: tl.constexpr, RADIUS: tl.constexpr, L: tl.constexpr,
