@@ -148,4 +148,5 @@ def every_operation() -> None:
     K = ops.gap_matrices(modes.runs)
     ops.gap(modes.runs, modes.run_at, K, ops.zeros((parts.num_frames, 6, 30)))
     points, _ = ops.back_substitute(v, v_s)
+    ops.second_order(x, x, x, 1.0)
     ops.settle_points(x._replace(points=x.points + points), x.points, 3)

@@ -72,7 +72,7 @@ def test_what_knows_no_error_is_compiled_once_for_all_of_the_same_sizes() -> Non
         for name, refined in (("RADIAL", (0, 3, 4)), ("SIMPLE_PINHOLE", (0, 1, 2)))
     ]
     jobs = [set(lm_jobs(kind, coarse=True)) for kind in kinds]
-    own = {"linearize", "objective", "settle_points", "visible"}
+    own = {"linearize", "objective", "second_order", "settle_points", "visible"}
     for one, other in combinations(jobs, 2):
         assert {job.arguments[0][1] for job in one ^ other} == own
         assert {job.arguments[0][1] for job in one & other}.isdisjoint(own)

@@ -147,7 +147,7 @@ def test_what_got_worse_is_red(histories: list[Path], tmp_path: Path) -> None:
 
 
 def test_what_was_filtered_and_how_lenses_changed(tmp_path: Path) -> None:
-    start = daba.generate(daba.SceneOptions(cameras=6, points=60, outliers=0.05, seed=3)).start
+    start = daba.generate(daba.SceneOptions(cameras=6, points=60, outliers=0.05, seed=4)).start
     names = [f"<i>{n}</i>.jpg" for n in range(6)]
     start = replace(start, info=start.info | {"images": names, "image_ids": np.arange(6) + 10})
     result = daba.solve(start, iterations=5, filter=20.0)

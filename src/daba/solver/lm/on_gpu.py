@@ -17,7 +17,7 @@ from daba.solver.lm.coarse import SINGULAR, CoarseSpace
 from daba.solver.lm.deflated import Deflated
 from daba.solver.lm.eigenmodes import MODES, THRESHOLD, Eigenmodes
 from daba.solver.lm.network import Network
-from daba.solver.lm.solver import LevenbergMarquardt
+from daba.solver.lm.solver import LevenbergMarquardt, move
 
 Tensor = Any
 
@@ -254,7 +254,7 @@ def rehearse(solver: LevenbergMarquardt) -> None:
     solution = reduced.solve(1.0 / solver.radius)
     if solution is not None:
         step, _ = solver.step(solution)
-        solver.ops.settle_points(solver.moved_by(step), solver.x.points, 1)
+        solver.ops.settle_points(move(parts, solver.x, step), solver.x.points, 1)
 
 
 def _factor(E: Tensor) -> Tensor | None:
