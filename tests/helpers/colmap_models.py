@@ -77,13 +77,24 @@ def synthetic(
 
 def narrowed(r: Any, times: float, noise: float = 0.5, seed: int = 0) -> Any:
     """With focal lengths so many times as long, and the scene as much smaller: a telephoto."""
-    random = np.random.default_rng(seed)
     for camera in r.cameras.values():
         params, focal = camera.params.copy(), list(camera.focal_length_idxs())
         params[focal] *= times
         camera.params = params
     for point in r.points3D.values():
         point.xyz = point.xyz / times
+    return _observed_anew(r, noise, seed)
+
+
+def flattened(r: Any, noise: float = 0.5, seed: int = 0) -> Any:
+    """With points in a plane, or nearly so: focal lengths along x and y hardly matter."""
+    for point in r.points3D.values():
+        point.xyz = point.xyz * [1.0, 1.0, 1e-3]
+    return _observed_anew(r, noise, seed)
+
+
+def _observed_anew(r: Any, noise: float, seed: int) -> Any:
+    random = np.random.default_rng(seed)
     for image in r.images.values():
         for k in map(int, image.get_observation_point2D_idxs()):
             seen = image.project_point(r.points3D[image.points2D[k].point3D_id].xyz)

@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from colmap_models import mean_error, narrowed, perturbed, pycolmap, read, synthetic, written
+from colmap_models import (
+    flattened,
+    mean_error,
+    narrowed,
+    perturbed,
+    pycolmap,
+    read,
+    synthetic,
+    written,
+)
 from odd_problems import mirrored
 from places import DATA
 
@@ -99,6 +108,20 @@ def test_parameters_that_hardly_matter_reach_the_optimum(tmp_path: Path) -> None
     pycolmap.bundle_adjustment(theirs, options_of_colmap())
     aim = daba.pixel_error(daba.load(theirs)).rms
     assert daba.pixel_error(daba.solve(problem).problem).rms <= 1.0001 * aim
+
+
+@pytest.mark.parametrize(("seed", "points"), [(2, 150), (4, 150), (6, 150), (4, 400)])
+def test_a_valley_that_curves_is_followed(seed: int, points: int, tmp_path: Path) -> None:
+    """A plane leaves fx and fy of each image open: straight steps end up to 1.5 % above COLMAP's F
+    after 100 iterations. In plain NumPy, and with kernels."""
+    start = flattened(
+        synthetic("PINHOLE", cameras=8, images=1, points=points, noise=0.0, seed=seed), 1.0, seed
+    )
+    theirs = read(written(perturbed(start, seed), tmp_path / "start"))
+    problem = daba.load(tmp_path / "start")
+    pycolmap.bundle_adjustment(theirs, options_of_colmap())
+    aim = daba.pixel_error(daba.load(theirs)).rms
+    assert daba.pixel_error(daba.solve(problem, iterations=40).problem).rms <= 1.0005 * aim
 
 
 @pytest.mark.parametrize(("refined", "devices"), [(True, 1), (False, 1), (True, 3)])
