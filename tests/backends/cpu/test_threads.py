@@ -243,13 +243,15 @@ def test_the_core_of_a_thread_is_one_that_it_may_run_on() -> None:
 
 @pytest.mark.parametrize("fails", ["a helper", "the caller"])
 def test_a_task_that_fails_ends_the_run_and_not_the_pool(fails: str) -> None:
-    caller = threading.current_thread()
+    caller, failed = threading.current_thread(), threading.Event()
     finished: list[int] = []
 
     def work(task: int) -> None:
         if (threading.current_thread() is caller) == (fails == "the caller"):
+            failed.set()
             raise MemoryError(f"task {task}")
-        time.sleep(0.01)  # so that the other gets something to do
+        failed.wait(10.0)  # so that the other gets something to do
+        time.sleep(0.01)
         finished.append(task)
 
     pool = Pool(2)

@@ -20,6 +20,8 @@ class Direct(Reduced):
     S = [A B; Bᵀ T],   (T − BᵀA⁻¹B) d = b_s − Bᵀ A⁻¹ b,   y = A⁻¹ b − A⁻¹B d.
     """
 
+    at_hand = True
+
     def __init__(
         self, shard: LmShard, ops: Any, network: Network, shared: CoarseSpace | None
     ) -> None:

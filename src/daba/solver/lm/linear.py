@@ -61,6 +61,9 @@ class Reduced(ABC):
     def solve(self, mu: float) -> Solution | None:
         """For damping μ; None if a block is not positive definite."""
 
+    at_hand = False
+    """Whether factors of S are there for another gradient."""
+
     @abstractmethod
     def again(self, mu: float) -> Solution | None:
         """For the same damping, after the gradient has changed."""

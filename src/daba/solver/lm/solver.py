@@ -36,10 +36,7 @@ devices is at 1.1 after eight of them, and without at 0.3."""
 GROWTH = 3.0
 """Most that the radius grows after a step."""
 BENT = 0.9
-"""Share of what was promised: where a step lowers F by less, it is bent, and so are the next ones,
-…"""
-CURVED = 0.03
-"""… as long as the model of what bends them promises more than this share."""
+"""Share of what was promised: a step that lowers F by less is tried bent, too."""
 REACH = 0.1
 """Of a step, as far as it is followed to see how residuals curve along it."""
 POINT_STEPS = 3
@@ -70,8 +67,8 @@ class Trial(NamedTuple):
     value: Floats
     """F, Σ ω²|r|², and points that a camera does not see, of each device, …"""
     sums: Floats
-    """… and of all; then what the models of the step, of points alone and of what bends it say they
-    lower, if it was the first."""
+    """… and of all; then, of the first that is tried, what its model says it lowers, and the energy
+    of points."""
 
 
 class LevenbergMarquardt(Solver):
@@ -99,8 +96,11 @@ class LevenbergMarquardt(Solver):
             self.hidden = self.hide()
             self.value, self.total = self.evaluate()
         self.counts, self.moved = Counts(), True
-        self.bends = False
-        """Whether the next step is tried bent, and straight only if that is not good."""
+        self.bends = reduced.at_hand
+        """Whether the next step is tried bent: the first one, where that takes little, and others
+        …"""
+        self.curved = False
+        """… since a bent one was better than a straight one, until it is the other way."""
         self.checked = self.total[0]
 
     def _priors_of_images(self) -> ImagePriorTerms | None:
@@ -171,8 +171,7 @@ class LevenbergMarquardt(Solver):
             return False
         self.counts.pcg_iterations += solution.iterations
         (step, lowered), energy = self.step(solution), self.ops.energy_of_points()
-        first, turned = self.bent(step) if self.bends else (step, 0.0 * lowered)
-        trial = self.trial(first, lowered, energy, turned)
+        trial = self.trial(self.bent(step) if self.bends else step, lowered, energy)
         self.promised = abs(trial.sums[3])
         promise = self.promise(solution, trial)
         least = SETTLED * self.options.function_tolerance * min(trial.sums[0], self.total[0])
@@ -190,22 +189,21 @@ class LevenbergMarquardt(Solver):
     def promise(self, solution: Solution, trial: Trial) -> float:
         """What F should fall by: what the model says or, where bounds have taken the step apart so
         that it says nothing, what it does of the whole step."""
-        lowered, energy = trial.sums[3:5]
+        lowered, energy = trial.sums[3:]
         whole = 0.5 * (solution.energy + energy)
         return float(whole if lowered <= 0.0 < whole < FINE * self.total[0] else lowered)
 
     def better(self, trial: Trial, step: Step, promise: float) -> Trial:
         """What was tried, bent or straight, or the other way, where that has not lowered F by what
         it should and the other lowers it more."""
-        enough = self.options.lm_gain if self.bends else BENT
-        if self.gain(trial, promise) > enough:
-            self.bends = self.bends and bool(trial.sums[5] > CURVED * promise)
+        if self.gain(trial, promise) > (self.options.lm_gain if self.curved else BENT):
+            self.bends = self.curved
             return trial
-        other = self.trial(step if self.bends else self.bent(step)[0])
-        if not self.gain(other, promise) > self.gain(trial, promise):
-            return trial
-        self.bends = not self.bends
-        return other
+        other = self.trial(step if self.bends else self.bent(step))
+        if self.gain(other, promise) > self.gain(trial, promise):
+            self.bends, trial = not self.bends, other
+        self.curved = self.bends
+        return trial
 
     def trial(self, step: Step, *beside: Floats) -> Trial:
         """Make a step, and let points settle; `beside`, (S,) each, are summed with what F is."""
@@ -239,10 +237,10 @@ class LevenbergMarquardt(Solver):
         lowered = lowered - ops.model_of_frames(frames, of_images)
         return Step(everywhere, shared, points), lowered
 
-    def bent(self, step: Step) -> tuple[Step, Floats]:
+    def bent(self, step: Step) -> Step:
         """The step with its geodesic acceleration: where residuals curve along it, r'', their model
-        is lowest after v + ½a, where a solves the same system for r'' instead of r; and what the
-        model of a says it lowers. The step as it is, where rounding leaves no solution."""
+        is lowest after v + ½a, where a solves the same system for r'' instead of r. The step as it
+        is, where rounding leaves no solution."""
         ops, network, mu = self.ops, self.network, 1.0 / self.radius
         network.points(step.points)
         ahead, behind = (
@@ -253,15 +251,15 @@ class LevenbergMarquardt(Solver):
         solution = self.reduced.again(mu)
         if solution is not None:
             self.counts.pcg_iterations += solution.iterations
-            turn, lowered = self.step(solution)
+            turn, _ = self.step(solution)
         ops.first_order()
         if solution is None:
-            return step, np.zeros(self.parts.devices)
+            return step
         own = self.parts.num_frames
         frames = self.bounded(step.frames[:own] + 0.5 * turn.frames[:own])
         shared = self.bounded_shared(step.shared + 0.5 * turn.shared)
         points = step.points + 0.5 * turn.points
-        return Step(network.frames(frames), shared, points), lowered
+        return Step(network.frames(frames), shared, points)
 
     def bounded(self, step: Floats) -> Floats:
         """No frame turns or moves further than its bound, nor changes its focal length by more than

@@ -39,6 +39,7 @@ def common_state(solver: LevenbergMarquardt) -> dict[str, Any]:
         "shrink": solver.shrink,
         "settled": solver.settled,
         "bends": solver.bends,
+        "curved": solver.curved,
         "total": solver.total.tolist(),
         "linear": solver.reduced.common_state(),
         "factored": None if made is None else _beside_frames(solver, made.x),
@@ -65,6 +66,7 @@ def put_back(solver: LevenbergMarquardt, states: dict[int, Arrays], common: dict
     solver.radius, solver.shrink = float(common["radius"]), float(common["shrink"])
     solver.settled = bool(common.get("settled", False))
     solver.bends = bool(common.get("bends", False))
+    solver.curved = bool(common.get("curved", False))
     solver.total = np.array(common["total"], np.float64)
     solver.checked = solver.total[0]
 
