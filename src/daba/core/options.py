@@ -110,9 +110,9 @@ class Options:
     """… or after this many iterations."""
 
     lm_radius: float | None = None
-    """First trust-region radius; damping is its inverse. By default 2e5 for lm, and 100 for
-    others, where a careful start costs little and keeps points where they belong. With 1e5,
-    ladybug-49 and kitti-vo-250 take up to a step more; with 3e5 and more the first steps fail."""
+    """First trust-region radius; damping is its inverse. By default 1.5e5 for lm, and 100 for
+    others, where a careful start costs little and keeps points where they belong. With 1e5 and 3e5,
+    ladybug-49 and kitti-vo-250 take up to one step more; with 1e6 the first steps fail."""
     lm_tries: int = 10
     """Most attempts at one step before a device stays where it is."""
     lm_gain: float = 1e-3
@@ -256,7 +256,7 @@ class Options:
 
     @property
     def first_radius(self) -> float:
-        return (2e5 if self.centralized else 100.0) if self.lm_radius is None else self.lm_radius
+        return (1.5e5 if self.centralized else 100.0) if self.lm_radius is None else self.lm_radius
 
     @property
     def clip(self) -> float:

@@ -202,7 +202,7 @@ class LevenbergMarquardt(Solver):
         other = self.trial(step if self.bends else self.bent(step))
         if self.gain(other, promise) > self.gain(trial, promise):
             self.bends, trial = not self.bends, other
-        self.curved = self.bends
+        self.curved = self.bends and self.gain(trial, promise) > self.options.lm_gain
         return trial
 
     def trial(self, step: Step, *beside: Floats) -> Trial:
