@@ -57,8 +57,10 @@ def start(model: str, folder: Path, **options: Any) -> Path:
 @pytest.mark.parametrize("cameras", [1, 8])
 @pytest.mark.parametrize("model", sorted(camera_models.MODELS))
 def test_as_good_as_colmap(model: str, cameras: int, tmp_path: Path) -> None:
-    """One camera for all images, and one for each."""
-    folder = start(model, tmp_path / "start", cameras=cameras, images=8 // cameras)
+    """One camera for all images, and one for each; of sixteen parameters one for two, since a
+    single image leaves several minima."""
+    images = 2 if (model, cameras) == ("RAD_TAN_THIN_PRISM_FISHEYE", 8) else 8 // cameras
+    folder = start(model, tmp_path / "start", cameras=cameras, images=images)
     result = daba.solve(daba.load(folder))
     assert result.options.error == "pixel"
     daba.save(result.problem, tmp_path / "out")
