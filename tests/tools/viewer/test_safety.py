@@ -59,9 +59,9 @@ def test_no_tag_of_a_file_reaches_the_page(view: serve.View) -> None:
 def test_nothing_runs_in_the_browser(view: serve.View) -> None:
     with Browser() as browser:
         browser.open(view.address)
-        wait_until(lambda: "onerror" in browser.run("document.body.innerText"))
+        wait_until(lambda: "onerror" in (browser.run("document.body.innerText") or ""))
         view.panel.change(view.panel.find, str(0))
-        wait_until(lambda: "observations, mean" in browser.run("document.body.innerText"))
+        wait_until(lambda: "observations, mean" in (browser.run("document.body.innerText") or ""))
         assert browser.run("window.hacked") is None
         assert browser.run("document.querySelectorAll('iframe, img[src=x]').length") == 0
 
