@@ -73,9 +73,11 @@ def values(solver: LevenbergMarquardt, iterations: int = 6) -> np.ndarray:
 
 @pytest.mark.parametrize("name", CASES)
 def test_F_is_that_of_plain_numpy(name: str) -> None:
-    here, there = values(solver_of(name, "direct")), values(solver_of(name, "plain"))
-    assert there[-1] < 0.9 * there[0]
-    np.testing.assert_allclose(here, there, rtol=1e-8)
+    here, there = solver_of(name, "direct"), solver_of(name, "plain")
+    there.bends = here.bends
+    expected = values(there)
+    assert expected[-1] < 0.9 * expected[0]
+    np.testing.assert_allclose(values(here), expected, rtol=1e-8)
 
 
 @pytest.mark.parametrize("name", ["ray", "fisheye"])

@@ -12,7 +12,7 @@ import pytest
 
 import daba
 from daba.distributed.shard import make_shard
-from daba.partition.bisection import bisect_cameras, centroids_seen
+from daba.partition.bisection import ENOUGH, bisect_cameras, centroids_seen, few
 from helpers import random_partition, synthetic
 
 MISSING = (
@@ -47,6 +47,20 @@ def test_neighbours_stay_together(monkeypatch: pytest.MonkeyPatch) -> None:
         for partition in (daba.make_partition(problem, 4), random_partition(problem, 4))
     )
     assert cut < 0.5 * random
+
+
+def test_some_observations_tell_where_cameras_look() -> None:
+    """As all do, nearly, and a camera without any looks at the middle."""
+    rng = np.random.default_rng(0)
+    looks_at = rng.uniform(-10, 10, (6, 3))
+    camera = np.tile(np.arange(5), 5000).astype(np.int32)  # the sixth sees nothing
+    points = looks_at[camera] + rng.normal(size=(len(camera), 3))
+    some = few(6, len(camera))
+    assert ENOUGH * 6 <= len(camera[some]) < 2 * ENOUGH * 6
+    point = np.arange(len(camera), dtype=np.int32)
+    seen = centroids_seen(points, camera[some], point[some], 6)
+    np.testing.assert_allclose(seen[:5], looks_at[:5], atol=1.0)
+    np.testing.assert_allclose(seen[5], looks_at[:5].mean(axis=0), atol=1.0)
 
 
 def without(names: tuple[str, ...], code: str) -> subprocess.CompletedProcess[str]:

@@ -6,20 +6,26 @@ import numpy as np
 
 from daba.problem.problem import Floats, Ints
 
+ENOUGH = 64
+"""Observations of a camera, in the mean, that tell where it looks. Of 29 million on 16 devices all
+took 7.6 s, these 0.1."""
+
+
+def few(cameras: int, observations: int) -> slice:
+    """Enough of the observations of so many cameras."""
+    return slice(None, None, max(1, observations // (ENOUGH * cameras)))
+
 
 def centroids_seen(points: Floats, camera: Ints, point: Ints, cameras: int) -> Floats:
     """The centroid of what each camera sees: the mean of its points, each pulled to within the
-    scene, for a distant point says little of where a camera looks."""
-    low, high = np.quantile(points, [0.02, 0.98], axis=0)
-    points = np.clip(points, low, high)
-    count = np.maximum(np.bincount(camera, minlength=cameras), 1)
-    return np.stack(
-        [
-            np.bincount(camera, weights=points[point, x], minlength=cameras) / count
-            for x in range(3)
-        ],
-        axis=1,
-    )
+    scene, for a distant point says little of where a camera looks. A camera without any looks at
+    the middle."""
+    seen = points[point]
+    seen = np.clip(seen, *np.quantile(seen, [0.02, 0.98], axis=0))
+    count = np.bincount(camera, minlength=cameras)
+    sums = [np.bincount(camera, seen[:, x], cameras) for x in range(3)]
+    middle = seen.mean(axis=0)[:, None]
+    return np.where(count > 0, np.array(sums) / np.maximum(count, 1), middle).T
 
 
 def bisect_cameras(positions: Floats, load: np.ndarray, devices: int) -> Ints:

@@ -56,9 +56,11 @@ def make_partition(problem: Problem, devices: int, seed: int = 0) -> Partition:
     check_devices(devices, C, "camera" if frame is None else "frame")
     load = np.bincount(camera_index, minlength=C)
     if not has_metis():
-        from daba.partition.bisection import bisect_cameras, centroids_seen
+        from daba.partition.bisection import bisect_cameras, centroids_seen, few
 
-        cameras = bisect_cameras(centroids_seen(problem.points, *ends, C), load, devices)
+        some = few(C, len(camera_index))
+        seen = centroids_seen(problem.points, *(index[some] for index in ends), C)
+        cameras = bisect_cameras(seen, load, devices)
     else:
         cameras = split_cameras(camera_graph(*ends, C, P), load, devices, seed)
     cameras = settle_cameras(cameras, load, devices, lambda: [(*ends, range(P))])

@@ -46,11 +46,11 @@ def split_frames(shard: Shard, given: LmInput, frames: float, tries: int) -> Int
             graph = a.camera_graph(frame, point, hi - lo, int(point.max()) + 1)
             found = split_cameras(graph, load, count, 0, tries)
         else:
-            from daba.partition.bisection import bisect_cameras
+            from daba.partition.bisection import bisect_cameras, centroids_seen, few
 
-            found = bisect_cameras(
-                _looks_at(shard, a.host(frame), a.host(point), load), load, count
-            )
+            some = few(hi - lo, len(frame))
+            ends = a.host(frame[some]), a.host(point[some])
+            found = bisect_cameras(centroids_seen(shard.start.points, *ends, hi - lo), load, count)
         out[lo:hi] = np.unique(found, return_inverse=True)[1]
     return out
 
@@ -71,14 +71,6 @@ def _by_device(shard: Shard, frame: Int32, bounds: list[int]) -> Iterator[tuple[
     for lo, begin, end in zip(bounds[:-1], ptr[:-1], ptr[1:], strict=True):
         chosen = order[begin:end]
         yield of[chosen] - lo, point[chosen]
-
-
-def _looks_at(shard: Shard, frame: Int32, point: Int32, load: np.ndarray) -> np.ndarray:
-    """The mean of what each frame sees, points pulled to within the scene."""
-    points = shard.start.points
-    points = np.clip(points, *np.quantile(points[: shard.num_points], [0.02, 0.98], axis=0))
-    sums = [np.bincount(frame, points[point, x], len(load)) for x in range(3)]
-    return np.stack(sums, axis=1) / np.maximum(load, 1)[:, None]
 
 
 def everywhere(shard: LmShard, cluster: Int32, comm: Communicator) -> tuple[Int32, int]:
