@@ -48,8 +48,8 @@ def split_frames(shard: Shard, given: LmInput, frames: float, tries: int) -> Int
         else:
             from daba.partition.bisection import bisect_cameras, centroids_seen, few
 
-            some = few(hi - lo, len(frame))
-            ends = a.host(frame[some]), a.host(point[some])
+            some = a.put(few(hi - lo, len(frame)))
+            ends = a.host(a.take(frame, some)), a.host(a.take(point, some))
             found = bisect_cameras(centroids_seen(shard.start.points, *ends, hi - lo), load, count)
         out[lo:hi] = np.unique(found, return_inverse=True)[1]
     return out
