@@ -11,7 +11,7 @@ ENOUGH = 64
 took 7.6 s, these 0.1."""
 
 
-def few(cameras: int, observations: int) -> Ints:
+def few(cameras: int, observations: int) -> np.ndarray:
     """Enough of the observations of so many cameras, drawn: every nth may be of one camera."""
     enough = ENOUGH * cameras
     if observations <= enough:

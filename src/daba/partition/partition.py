@@ -59,7 +59,7 @@ def make_partition(problem: Problem, devices: int, seed: int = 0) -> Partition:
         from daba.partition.bisection import bisect_cameras, centroids_seen, few
 
         some = few(C, len(camera_index))
-        seen = centroids_seen(problem.points, *(index[some] for index in ends), C)
+        seen = centroids_seen(problem.points, camera_index[some], problem.point_index[some], C)
         cameras = bisect_cameras(seen, load, devices)
     else:
         cameras = split_cameras(camera_graph(*ends, C, P), load, devices, seed)
