@@ -103,6 +103,16 @@ def _observed_anew(r: Any, noise: float, seed: int) -> Any:
     return r
 
 
+def thinned(r: Any, share: float, seed: int = 0) -> Any:
+    """With such a share of its observations."""
+    random = np.random.default_rng(seed)
+    for number, image in r.images.items():
+        for k in map(int, image.get_observation_point2D_idxs()):
+            if random.random() > share:
+                r.delete_observation(number, k)
+    return r
+
+
 def perturbed(r: Any, seed: int = 0, rotation: float = 0.5, share: float = 0.005) -> Any:
     """Frames turned by so many degrees and moved, and points moved, by a share of the extent."""
     random = np.random.default_rng(seed)

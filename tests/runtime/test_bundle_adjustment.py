@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from colmap_models import mean_error, perturbed, pycolmap, synthetic
+from colmap_models import mean_error, perturbed, pycolmap, synthetic, thinned
 
 import daba
 
@@ -32,6 +32,26 @@ def test_everything_free() -> None:
     assert summary.is_solution_usable()
     assert summary.final_cost < 0.1 * summary.initial_cost
     assert summary.num_residuals == 2 * ours.compute_num_observations()
+
+
+@pytest.mark.parametrize(
+    ("images", "points", "degrees", "devices", "solver"),
+    [(30, 1500, 8.0, 1, "S factored"), (40, 600, 6.0, 4, "4 clusters")],
+)
+def test_a_rough_start(
+    images: int, points: int, degrees: float, devices: int, solver: str
+) -> None:
+    """Cameras that share their intrinsics are wrong together; steps that are solved loosely let
+    points follow them, and end at 6 to 10 times COLMAP's error."""
+    ours = thinned(synthetic(cameras=1, images=images, points=points, seed=1), 0.7, seed=1)
+    perturbed(ours, seed=1, rotation=degrees, share=0.01 * degrees)
+    camera = ours.cameras[1]
+    camera.params = camera.params * [1.0 + 0.01 * degrees, 1.0, 1.0, 1.0]
+    theirs = pycolmap.Reconstruction(ours)
+    pycolmap.bundle_adjustment(theirs, exact())
+    summary = daba.colmap.bundle_adjustment(ours, exact(), devices=devices)
+    assert solver in summary.result.linear_solver
+    assert mean_error(ours) == pytest.approx(mean_error(theirs), rel=1e-6)
 
 
 def test_what_a_config_holds_is_held() -> None:

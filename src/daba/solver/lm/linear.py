@@ -54,6 +54,9 @@ class Reduced(ABC):
             return self.ops.zeros(tuple(self._index.shape))
         return self.ops.where(self._known, shared[self._index], 0.0)
 
+    rough = False
+    """Whether the estimate is far from any optimum, so that solutions must be close."""
+
     def linearized(self, x: Estimate) -> None:  # noqa: B027 (not all have something to do)
         """Take up new derivatives, which are those at x."""
 
