@@ -38,9 +38,7 @@ def test_everything_free() -> None:
     ("images", "points", "degrees", "devices", "solver"),
     [(30, 1500, 8.0, 1, "S factored"), (40, 600, 6.0, 4, "4 clusters")],
 )
-def test_a_rough_start(
-    images: int, points: int, degrees: float, devices: int, solver: str
-) -> None:
+def test_a_rough_start(images: int, points: int, degrees: float, devices: int, solver: str) -> None:
     """Cameras that share their intrinsics are wrong together; steps that are solved loosely let
     points follow them, and end at 6 to 10 times COLMAP's error."""
     ours = thinned(synthetic(cameras=1, images=images, points=points, seed=1), 0.7, seed=1)

@@ -46,10 +46,14 @@ SETTLED = 1e-3
 no larger share of F, is the last, kept or not. A model of 300 points ends after 3 iterations
 instead of 5; another, where F's rounding hid what the last one lowered, after 4 attempts instead of
 10."""
-ROUGH = 20.0
-"""Pixels: where F is what it would be if all errors were as large, systems are solved more closely
-(`Reduced.rough`). Models whose cameras are 1° off begin at 45 px and need it no more than
-notredame-150, which begins at 9; some of those that are 2° off begin at 75 and do."""
+ROUGH = 15.0
+"""Pixels: where F is more than it would be if all errors were as large, and falls quickly, systems
+are solved more closely. Models whose cameras are 1° off begin at 45 px and need it no more than
+photographs from the internet that begin at 9 and 11 (notredame-150, which takes 0.2 s longer with
+it, and notredame-692, seven times as long); of those that are 2° off, at 75 px, some do, and one
+at 16."""
+FALLING = 0.5
+"""Share that a step leaves of F: above this it has not fallen quickly."""
 UNSEEN = 1e-14
 """Share of F: a step whose model promises less is lost in F's rounding, and shorter ones promise
 less still. A model of 50 points ends after 6 iterations of 5 instead of 14 ms so."""
@@ -100,6 +104,8 @@ class LevenbergMarquardt(Solver):
             self.hidden = self.hide()
             self.value, self.total = self.evaluate()
         self.counts, self.moved = Counts(), True
+        self.falling = True
+        """Whether the last step that was kept, if any, has lowered F quickly."""
         self.bends = reduced.at_hand
         """Whether the next step is tried bent: the first one, where that takes little, and others
         …"""
@@ -188,15 +194,18 @@ class LevenbergMarquardt(Solver):
         if not gain > self.options.lm_gain:
             return False
         self.radius, self.shrink = self.next_radius(gain), FIRST_SHRINK
+        self.falling = bool(trial.sums[0] < FALLING * self.total[0])
         self.x, self.value, self.total = trial.x, trial.value, trial.sums[:3]
         return True
 
     @property
     def rough(self) -> bool:
-        """Whether F is what it would be if all errors were large."""
+        """Whether errors are large, and steps still lower them quickly."""
         loss = self.options.loss
         rho, _ = formulas.rho(loss.kind, float(loss.radius), np.float64(ROUGH**2))
-        return bool(self.total[0] > 0.5 * float(rho) * self.shard.ranges.observations)
+        return self.falling and bool(
+            self.total[0] > 0.5 * float(rho) * self.shard.ranges.observations
+        )
 
     def promise(self, solution: Solution, trial: Trial) -> float:
         """What F should fall by: what the model says or, where bounds have taken the step apart so

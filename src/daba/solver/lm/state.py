@@ -40,6 +40,7 @@ def common_state(solver: LevenbergMarquardt) -> dict[str, Any]:
         "settled": solver.settled,
         "bends": solver.bends,
         "curved": solver.curved,
+        "falling": solver.falling,
         "total": solver.total.tolist(),
         "linear": solver.reduced.common_state(),
         "factored": None if made is None else _beside_frames(solver, made.x),
@@ -67,6 +68,7 @@ def put_back(solver: LevenbergMarquardt, states: dict[int, Arrays], common: dict
     solver.settled = bool(common.get("settled", False))
     solver.bends = bool(common.get("bends", False))
     solver.curved = bool(common.get("curved", False))
+    solver.falling = bool(common.get("falling", False))
     solver.total = np.array(common["total"], np.float64)
     solver.checked = solver.total[0]
 
