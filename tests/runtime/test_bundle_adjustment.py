@@ -52,6 +52,13 @@ def test_a_rough_start(images: int, points: int, degrees: float, devices: int, s
     assert mean_error(ours) == pytest.approx(mean_error(theirs), rel=1e-6)
 
 
+def test_many_images_with_few_points_are_no_dense_problem() -> None:
+    """S would have 480 rows for 1,950 observations, and take a hundred times as long as kernels."""
+    r = thinned(synthetic(cameras=1, images=80, points=250), 0.095)
+    assert r.compute_num_observations() < 2000
+    assert daba.colmap.bundle_adjustment(r, iterations=1).result.linear_solver == "direct"
+
+
 def test_what_a_config_holds_is_held() -> None:
     """Six of eight images, one point that all of them move, one that none moves, a frame held: then
     nothing is left open, and every point and pose is pycolmap's."""

@@ -24,6 +24,9 @@ SMALL = 2000
 """Observations up to which plain NumPy has a solution, and nothing is compiled. Where kernels were
 compiled before, the command takes 0.120 s either way at 1,000, 0.134 or 0.131 s at 2,000, and 0.145
 or 0.133 s at 3,000."""
+MOST_DENSE = 1e8
+"""Multiplications for a dense S: above this the same problem has kernels. 120 images with 1,466
+observations need 8e8, and take 25 s densely and 0.9 s with kernels."""
 MOTIONS = 12.0
 """Frames of a cluster that moves as a body in the coarse space. With 8 devices, city-300 takes 98
 rounds with one body for each device, 80 with bodies of 20 frames, 64 of 10 and of 6."""
@@ -148,7 +151,7 @@ def make_lm(
     """The solver of a shard."""
     loss = Loss(options.loss.kind, float(options.loss.radius))
     alone = comm.size == 1 and shard.ranges.devices == 1
-    if alone and shard.ranges.observations <= SMALL and options.linear_solver == "auto":
+    if alone and options.linear_solver == "auto" and _small(shard, given):
         from daba.backends.plain.operations import PlainOperations
 
         parts = make_lm_shard(shard.on_host(), given, comm)
@@ -165,6 +168,13 @@ def make_lm(
     else:
         reduced = _of_many(shard, given, parts, options, network, ops, backend.speed.tries)
     return LevenbergMarquardt(shard, parts, options, network, ops, reduced)
+
+
+def _small(shard: Shard, given: LmInput) -> bool:
+    """Whether plain NumPy is as good as kernels are."""
+    rows = float(_frames_of_devices(shard, given).sum()) * given.kind.block
+    multiplications = rows**2 * 3.0 * shard.num_points
+    return shard.ranges.observations <= SMALL and multiplications <= MOST_DENSE
 
 
 def _with_clusters(
