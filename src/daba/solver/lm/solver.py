@@ -48,10 +48,11 @@ instead of 5; another, where F's rounding hid what the last one lowered, after 4
 10."""
 ROUGH = 15.0
 """Pixels: where F is more than it would be if all errors were as large, and falls quickly, systems
-are solved more closely. Models whose cameras are 1° off begin at 45 px and need it no more than
-photographs from the internet that begin at 9 and 11 (notredame-150, which takes 0.2 s longer with
-it, and notredame-692, seven times as long); of those that are 2° off, at 75 px, some do, and one
-at 16."""
+are solved more closely. Models whose cameras are 1° off begin at 45 px and do not need it; of those
+that are 2° off, at 77 to 90 px, some do, and so does one of forward motion that begins at 16.
+Photographs from the internet must not have it: notredame-150 begins at 9 px and is at its target
+after 8 steps, and with it not after 14; notredame-692 begins at 11, and would take seven times as
+long."""
 FALLING = 0.5
 """Share that a step leaves of F: above this it has not fallen quickly."""
 UNSEEN = 1e-14
