@@ -167,3 +167,20 @@ def test_what_is_refined_as_colmap_says_it() -> None:
     assert opencv.indices(focal=False, principal=True, extra=False) == (2, 3)
     assert pinhole.indices(focal=True, principal=True, extra=True) == (0, 1, 2)
     assert MODELS["EQUIRECTANGULAR"].indices(True, True, True) == ()
+
+
+@pytest.mark.parametrize("f", [15.0, 900.0])
+def test_colmap_projects_a_field_of_view_as_we_do_where_solves_go(f: float) -> None:
+    """What `least` is for: below it COLMAP's projection of wide lenses is another one."""
+    pycolmap = pytest.importorskip("pycolmap", reason="pycolmap is not installed")
+    model, x = MODELS["FOV"], np.array([[1024.0 / f, 0.0, 1.0]])
+
+    def apart(omega: float) -> float:
+        params = [f, f, 512.0, 384.0, omega]
+        camera = pycolmap.Camera(model="FOV", width=1024, height=768, params=params)
+        ours = project(model, np.array([params]), x).pixels[0]
+        return float(np.abs(camera.img_from_cam(x[0]) - ours).max())
+
+    assert apart(1.001 * model.least) < 1e-9
+    below = apart(0.999 * model.least)
+    assert below > 10.0 if f < 512.0 else below < 0.1

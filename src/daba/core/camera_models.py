@@ -33,8 +33,10 @@ class CameraModel(NamedTuple):
     """Names of the extra parameters."""
     sided: tuple[str, ...] = ()
     """Those that stay on their side of zero: beyond is no lens, or the same once more."""
+    least: float = 0.0
+    """As near to zero as they may come where f is shorter than a corner is away, and"""
     most: float = float("inf")
-    """As far from zero as they may go."""
+    """as far from it as they may go."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -82,8 +84,11 @@ MODELS: dict[str, CameraModel] = {
         CameraModel("OPENCV_FISHEYE", 5, "equidistant", "radial_4", 2, _k("k1", "k2", "k3", "k4")),
         CameraModel("FULL_OPENCV", 6, "perspective", "full_opencv", 2, _FULL),
         # At π all points lie on one circle, and shortly before it COLMAP's own projection has an
-        # error of many pixels around the centre: it ends a series there after two terms.
-        CameraModel("FOV", 7, "perspective", "fov", 2, _k("omega"), _k("omega"), most=3.0),
+        # error of many pixels around the centre: it ends a series there after two terms. Below
+        # 0.01 it ends another, whose terms have the wrong sign: wide lenses are off by pixels.
+        CameraModel(
+            "FOV", 7, "perspective", "fov", 2, _k("omega"), _k("omega"), least=0.01, most=3.0
+        ),
         CameraModel("SIMPLE_RADIAL_FISHEYE", 8, "equidistant", "radial_1", 1, _k("k")),
         CameraModel("RADIAL_FISHEYE", 9, "equidistant", "radial_2", 1, _k("k1", "k2")),
         CameraModel("THIN_PRISM_FISHEYE", 10, "equidistant", "thin_prism", 2, _THIN),

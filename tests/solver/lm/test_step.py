@@ -31,7 +31,7 @@ from daba.solver.lm.linear import Whole
 from daba.solver.lm.network import Network
 from daba.solver.lm.plan import make_plan
 from daba.solver.lm.renewed import Renewed, frames_alone
-from daba.solver.lm.solver import LevenbergMarquardt, add_parameters, retract
+from daba.solver.lm.solver import LevenbergMarquardt, add_parameters, keep_sides, retract
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -404,6 +404,31 @@ def test_parameters_keep_their_side_of_zero() -> None:
     step = np.array([-900.0, -0.9, 7.0, 0.9, -0.3, 9.0, 0.5])
     found = LevenbergMarquardt.bounded_shared(solver, step)
     np.testing.assert_allclose(found, [-900.0, -0.2, 7.0, 0.9, -0.3, 9.0, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("f", "omega", "step", "expected"),
+    [
+        (300, 0.015, -1.0, -0.005),  # as near to zero as it may come
+        (300, -0.015, 1.0, 0.005),
+        (300, 0.01, -1e-3, 0.0),
+        (300, 0.004, -1e-3, 0.0),  # a file's own value, which is nearer
+        (300, 0.004, 1e-3, 1e-3),
+        (900, 0.01, -1.0, -0.005),  # nobody could tell
+        (300, 2.9, 0.3, 0.1),  # as far from it as it may go
+        (300, -2.9, -0.3, -0.1),
+        (300, 0.2, -0.05, -0.05),
+    ],
+)
+def test_a_field_of_view_stays_where_colmap_projects_well(
+    f: float, omega: float, step: float, expected: float
+) -> None:
+    kind = Kind("pixel", ("FOV",), ((0, 4),), own=2)
+    params = np.zeros((1, PARAMETERS + 1))
+    params[0, :5] = f, f, 512, 384, omega
+    found = np.array([[1.0, step]])
+    keep_sides(found, params, kind)
+    np.testing.assert_allclose(found, [[1.0, expected]], atol=1e-15)
 
 
 def test_the_radius_follows_what_the_model_has_told() -> None:

@@ -24,6 +24,7 @@ from daba.solver.lm.linear import Reduced, Solution
 from daba.solver.lm.network import Network
 
 if TYPE_CHECKING:
+    from daba.core.camera_models import CameraModel
     from daba.solver.lm.priors import ImagePriorTerms
 
 LARGEST_RADIUS = 1e12
@@ -443,24 +444,24 @@ def keep_sides(step: Floats, params: Floats, kind: Kind) -> None:
     it must end. Others go on: a camera that stands at an edge must not hold up the rest."""
     for n, sided in enumerate(sided_columns(kind)):
         rows = np.flatnonzero(params[:, -1] == n)
-        for column, parameter, most in sided:
-            now = params[rows, parameter]
-            inwards, outwards = -STEP_BOUND * now, np.maximum(most - np.abs(now), 0.0)
-            least = np.where(now < 0.0, -outwards, inwards)
-            step[rows, column] = np.clip(
-                step[rows, column], least, np.where(now < 0.0, inwards, outwards)
-            )
+        for column, parameter, model in sided:
+            now, f = params[rows, parameter], params[rows, 0]
+            side, far = np.where(now < 0.0, -1.0, 1.0), np.abs(now)
+            wide = f < np.hypot(*params[rows, model.focals : model.focals + 2].T)
+            inwards = np.minimum(STEP_BOUND * far, np.maximum(far - wide * model.least, 0.0))
+            outwards = np.maximum(model.most - far, 0.0)
+            step[rows, column] = side * np.clip(side * step[rows, column], -inwards, outwards)
 
 
-def sided_columns(kind: Kind) -> list[list[tuple[int, int, float]]]:
-    """Of each model the columns of its intrinsics that stay on their side of zero, their places
-    among the parameters, and how far they may go."""
+def sided_columns(kind: Kind) -> list[list[tuple[int, int, CameraModel]]]:
+    """Of each model the columns of its intrinsics that stay on their side of zero, and their places
+    among the parameters."""
     from daba.core.camera_models import named
 
     models = [named(name) for name in kind.models]
     return [
         [
-            (column, p, model.most)
+            (column, p, model)
             for column, p in enumerate(refined)
             if model.parameters[p] in model.sided
         ]
