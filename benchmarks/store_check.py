@@ -16,11 +16,11 @@ from daba.io.store import store, whole
 from daba.problem import problem
 from report import machine_words, say, table, warn_if_busy
 
-LOOK = [(store, "check_indices"), (store, "check_order")]
+LOOK = [(store, "check_indices")]
 NUMBERS = [(store, "check_numbers"), (store, "check_distinct"), (whole, "beside_centers")]
 LEFT_OUT: dict[str, list[tuple[Any, str]]] = {
     "nothing": [],
-    "indices and order": LOOK,
+    "indices": LOOK,
     "all checks": [*LOOK, *NUMBERS, (problem, "check_problem")],
 }
 

@@ -1,9 +1,9 @@
 """What the arrays of a device may hold: a checksum tells of damage, not of sense.
 
-Whoever reads a file trusts its indices and their order, so they are looked through when it is
-opened, and numbers before they are handed out as a `DeviceBlock`, since a process that solves a
-part of a store never sees the whole problem. Where all of a file is read once, both are done piece
-by piece, while it is in the cache.
+Whoever reads a file trusts its indices, so they are looked through when it is opened; numbers and
+the order of observations before they are handed out as a `DeviceBlock`, since a process that solves
+a part of a store never sees the whole problem. Where all of a file is read once, indices and
+numbers are looked through piece by piece, while they are in the cache.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _check_ends(array: Ints, ptr: np.ndarray, device: int, start: int, elsewhere
     if not elsewhere:
         return check_range(array, first, end, start)
     check_range(array, 0, ptr[-1], start)
-    own = (array >= first) & (array < end)
-    if own.any():
-        row = int(np.argmax(own))
+    from_first = array.view(np.uint32) - np.uint32(first)  # without its sign, as in `check_range`
+    if len(array) and from_first.min() < end - first:
+        row = int(np.argmax(from_first < end - first))
         raise DabaError(f"entry {start + row} is {array[row]}, which is of the device itself")

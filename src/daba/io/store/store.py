@@ -190,7 +190,8 @@ class Store:
 
     def look_through(self, device: int, kind: str) -> None:
         """Read one kind of a device's observations once, each piece of them while it is in the
-        cache: what is known of them then is what is known of `sound_records`."""
+        cache: what is known of them then is what is known of `sound_records`, but for their order,
+        which a whole problem has no use for."""
         names = [f"{kind}-{what}" for what in ("id", *Records._fields)]
         paths = [self._file(device, name) for name in names]
         if self._sound.issuperset(paths):
@@ -198,28 +199,22 @@ class Store:
         entries = self.manifest.parts[device].arrays
         try:
             files = [Reading(p, entries[name]) for p, name in zip(paths, names, strict=True)]
-            self._look_at(device, kind, names, files)
+            self._look_at(device, names, files)
         except DabaError:
             for name in names:  # it is said first if one is not as it was written
                 self.opened(device, name)
             raise
         for known in (self._undamaged, self._looked_through, self._sound):
             known.update(paths)
-        self._looked_through.add(f"{device} {kind}")
 
-    def _look_at(self, device: int, kind: str, names: list[str], files: list[Reading]) -> None:
-        _, camera, point, *_ = files
+    def _look_at(self, device: int, names: list[str], files: list[Reading]) -> None:
         place = ""
         try:
-            for start in range(0, len(point.array), PIECE):
-                rows, before = slice(start, start + PIECE), max(start - 1, 0)
+            for start in range(0, len(files[0].array), PIECE):
                 for name, file in zip(names, files, strict=True):
-                    place, piece = f"{name}.npy", file.piece(rows)
+                    place, piece = f"{name}.npy", file.piece(slice(start, start + PIECE))
                     check_indices(name, piece, device, self.ranges, start)
                     check_numbers(name, piece, self.ranges, start)
-                    if file is point:
-                        place, ends = "", slice(before, rows.stop)
-                        check_order(kind, camera.array[ends], point.array[ends], before)
         except DabaError as error:
             at = self.path / device_folder(device) / place
             raise DabaError(f"{at} is damaged: {error}") from None
@@ -294,9 +289,13 @@ class Store:
                 raise
         return order
 
+    def unsorted_records(self, device: int, kind: str) -> Records:
+        """One kind of a device's observations; indices lead somewhere."""
+        return Records(*(self.array(device, f"{kind}-{what}") for what in Records._fields))
+
     def records(self, device: int, kind: str, error: Error = "ray") -> Records:
-        """One kind of a device's observations; indices lead somewhere, and are in their order."""
-        found = Records(*(self.array(device, f"{kind}-{what}") for what in Records._fields))
+        """The same, sorted as `DeviceBlock` says."""
+        found = self.unsorted_records(device, kind)
         if (label := f"{device} {kind}") not in self._looked_through:
             with _named(self.path / device_folder(device)):
                 check_order(kind, found.camera, found.point)
@@ -310,7 +309,7 @@ class Store:
         """Where one kind of a device's observations were made, in pixels."""
         if self.manifest.has_pixels:
             return self.array(device, f"{kind}-pixels")
-        found = self.records(device, kind)
+        found = self.unsorted_records(device, kind)
         return np.asarray(found.u * self._focals[found.camera, None])
 
     def sound_records(

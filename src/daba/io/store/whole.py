@@ -116,7 +116,8 @@ class _Arrays:
         self.constraints.append(store.constraints(device))
         for kind in ("intra", "inter"):
             pixels = None if self.pixels is None else store.pixels(device, kind)
-            numbers, observations = store.array(device, f"{kind}-id"), store.records(device, kind)
+            numbers = store.array(device, f"{kind}-id")
+            observations = store.unsorted_records(device, kind)
             for start in range(0, len(numbers), PIECE):
                 rows = slice(start, start + PIECE)
                 id, records = numbers[rows], observations.take(rows)
