@@ -148,10 +148,9 @@ def mutate_array(array: np.ndarray, draw: Random) -> np.ndarray:
         )  # fmt: skip
         return draw.choice(shapes)()
     if kind == 8:
+        words, numbers = ("S3", "U2"), ("f4", ">f8", "i8", "i4", "u1", "?", "c16")
         with np.errstate(all="ignore"):
-            return array.astype(
-                draw.choice(("f4", ">f8", "i8", "i4", "u1", "?", "c16", "S3", "U2"))
-            )
+            return array.astype(draw.choice(words if array.dtype.kind in "SU" else numbers + words))
     order = list(range(len(array))) if array.ndim else []
     draw.shuffle(order)
     return array[order] if array.ndim else array

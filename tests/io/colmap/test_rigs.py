@@ -245,3 +245,14 @@ def test_pycolmap_sees_the_same_after_text(folder: Path, tmp_path: Path) -> None
         daba.save(problem, tmp_path / kind, kind=kind)  # type: ignore[arg-type]
         r = pycolmap.Reconstruction(str(tmp_path / kind))
         assert mean_error(r) == pytest.approx(mean_reprojection_error(problem), rel=1e-9)
+
+
+def test_a_sensor_whose_pose_is_cut_short(tmp_path: Path) -> None:
+    folder = written(synthetic(sensors=3, images=4, points=60), tmp_path / "model", "text")
+    rigs = folder / "rigs.txt"
+    lines = rigs.read_text().splitlines()
+    at = next(k for k, line in enumerate(lines) if line and line[0] != "#")
+    lines[at] = " ".join(lines[at].split()[:-1])
+    rigs.write_text("\n".join(lines) + "\n")
+    with pytest.raises(daba.DabaError, match=rf"rigs\.txt.*line {at + 1} is damaged or cut short"):
+        daba.load(folder)

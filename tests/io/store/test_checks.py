@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -146,3 +147,16 @@ def test_constraints_that_make_no_sense(tmp_path: Path) -> None:
         reseal(path, 0, name, change)
         with pytest.raises(DabaError, match=expected):
             Store(path).device_block(0)
+
+
+@pytest.mark.parametrize("radius", [0.0, float("nan")])
+def test_a_loss_of_priors_that_makes_no_sense(radius: float, tmp_path: Path) -> None:
+    priors = Priors(points=Targets.make([3], np.zeros((1, 3)), sigma=1.0))
+    path = tmp_path / "c.daba"
+    writing.save(replace(PROBLEM, priors=priors), path, 1)
+    manifest = path / "manifest.json"
+    head = json.loads(manifest.read_text())
+    head["prior_losses"]["points"][1] = radius
+    manifest.write_text(json.dumps(head))
+    with pytest.raises(DabaError, match=rf"c\.daba is damaged: the radius .* not {radius}"):
+        Store(path).load()

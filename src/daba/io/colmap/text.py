@@ -154,6 +154,8 @@ def _sensors(words: list[str]) -> Iterator[tuple[bool, int | None, int | None]]:
             if words[at - 1] != "0":
                 pose = at
                 at += 7
+                if at > len(words):
+                    raise ValueError("a pose is cut short")
         yield k == 0, sensor if kind == "CAMERA" else None, pose
 
 

@@ -264,12 +264,12 @@ class Store:
         if losses is None:
             return None
         names = [name for name in ARRAYS if constraint_file(name) in entries]
-        try:
-            found = from_arrays(
-                {name: self.array(device, constraint_file(name)) for name in names}, losses
-            )
-        except (KeyError, TypeError, ValueError):
-            raise DabaError(f"{self.path} is damaged: its priors are incomplete") from None
+        arrays = {name: self.array(device, constraint_file(name)) for name in names}
+        with _named(self.path):
+            try:
+                found = from_arrays(arrays, losses)
+            except (KeyError, TypeError, ValueError):
+                raise DabaError("its priors are incomplete") from None
         if found is not None:
             with _named(self.path / device_folder(device)):
                 counts = self.manifest.parts[device].counts
