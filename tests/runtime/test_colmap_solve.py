@@ -419,3 +419,23 @@ def test_real_models(name: str, tmp_path: Path) -> None:
     assert error == pytest.approx(aim, rel=0.02)
     assert result.colmap_errors is not None
     assert result.colmap_errors["mean_px"] == pytest.approx(error, rel=1e-9)
+
+
+def test_focal_lengths_that_go_astray_are_told(tmp_path: Path) -> None:
+    """Pixels alone do not show it: a solve may lower them by bending what they hardly determine."""
+    start = daba.load(written(synthetic("OPENCV", cameras=4, images=2), tmp_path / "model"))
+    result = daba.solve(start, iterations=2)
+    assert result.remarks == result.notes
+    params = result.problem.optics.params.copy()
+    params[1, :2] *= [2.9, 1.0]
+    params[2, :2] *= [1.0, 3.1]
+    params[3, :2] *= [0.05, -1.0]
+    optics = replace(result.problem.optics, params=params)
+    solution = result.problem
+    bent = replace(result, solution=solution.with_optics(optics, solution.points, solution.poses))
+    (words,) = bent.remarks
+    number = start.info["camera_ids"][3]
+    assert "of 2 of 4 cameras has changed more than 3-fold" in words
+    assert f"that of camera {number} from 940 to -9" in words
+    assert words in dict(bent.rows())["note"]
+    assert bent.to_dict()["result"]["notes"] == [words]

@@ -201,6 +201,16 @@ class Result:
 
         return verdict(self)
 
+    @cached_property
+    def remarks(self) -> list[str]:
+        """`notes`, and what a look at the solution adds."""
+        if self.solution is None or self.options.error != "pixel":
+            return self.notes
+        from daba.problem.optics_summary import strayed
+
+        words = strayed(self.start, self.solution)
+        return [*self.notes, words] if words else self.notes
+
     @property
     def constraints(self) -> list[str]:
         """The constraints in words, where a process knows the problem."""
@@ -285,7 +295,7 @@ class Result:
             "result": {
                 "reason": self.reason,
                 "converged": self.converged,
-                "notes": self.notes,
+                "notes": self.remarks,
                 "iterations": self.history[-1].iteration,
                 "seconds": self.seconds,
                 "objective": self.objective,

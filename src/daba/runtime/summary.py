@@ -56,7 +56,7 @@ def rows(result: Result) -> Rows:
         table += result.dropped.rows()
     if len(result.ranks) > 1:
         table.append(("processes", _process_words(result)))
-    table += [("stopped", result.reason), *(("note", note) for note in result.notes)]
+    table += [("stopped", result.reason), *(("note", note) for note in result.remarks)]
     return [*table, ("WORSE THAN THE START", result.worse)] if result.worse else table
 
 
