@@ -15,8 +15,9 @@ from daba.problem.problem import Problem
 
 STRAYED = 3.0
 """Times: a focal length that has become so much longer, or shorter, was hardly determined. Of the
-fifty of telephoto-50, 5,300 px each, the farthest ends at 7 times that in least squares, at 9 with a
-Huber loss and at 49 after a filter, while pixel errors fall; COLMAP takes them to 2 and 31 times."""
+fifty of telephoto-50, 5,300 px each, the farthest ends at 7 times that in least squares, at 9 with
+a Huber loss and at 49 after a filter, while pixel errors fall; COLMAP takes them to 2 and 31
+times."""
 
 
 @frozen
