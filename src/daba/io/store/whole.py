@@ -34,8 +34,9 @@ def load_whole(store: Store) -> Problem:
             whole.add(store, device, camera_order, point_order)
         parts = whole.constraints
         joined = concatenate(parts, store.ranges.camera_ptr, store.ranges.point_ptr)
-        order = inverse(camera_order), inverse(point_order)
-        taken = joined and joined.take(*order, (m.cameras, m.points))
+        taken = joined and joined.take(
+            inverse(camera_order), inverse(point_order), (m.cameras, m.points)
+        )
         problem = _problem(store, whole, taken or Constraints()).validated(observations=False)
         return problem if whole.is_looked_through() else problem.validated()
     except DabaError as error:
