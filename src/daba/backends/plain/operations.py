@@ -235,22 +235,13 @@ class PlainOperations(HostArrays):
         self.V_inv = np.asarray(np.linalg.inv(_damped(self.V, mu)), np.float64)
         if len(s.fixed_points):
             self.V_inv[s.fixed_points] = 0.0
-        index = s.images.index[s.images.group]
-        known = index >= 0
         S, rhs = np.zeros((F * B + m, F * B + m)), np.zeros(F * B + m)
         D = _damped(self.U, mu)
         for i in range(F):
             S[i * B : i * B + B, i * B : i * B + B] = D[i]
         rhs[: F * B] = -self.g.ravel()
-        T = np.zeros((m, m))
-        for image in range(len(index)):
-            a = np.flatnonzero(known[image])
-            at, i = index[image, a], self._frame_of(image)
-            T[np.ix_(at, at)] += self.T[image][np.ix_(a, a)]
-            S[i * B : i * B + B, F * B + at] += self.X[image][:, a]
-            rhs[F * B + at] -= self.g_s[image, a]
-        S[F * B :, F * B :] = _damped(T[None], mu)[0]
-        S[F * B :, : F * B] = S[: F * B, F * B :].T
+        if m:
+            self._add_shared(S, rhs, mu)
         eliminated = _times(self.W, self.V_inv).reshape(len(S), -1)
         S -= eliminated @ self.W.reshape(len(S), -1).T
         rhs += eliminated @ self.g_l.ravel()
@@ -264,6 +255,22 @@ class PlainOperations(HostArrays):
             return None
         y = np.asarray(np.linalg.solve(S, rhs))
         return y[: F * B].reshape(F, B), y[F * B :], float(rhs @ y)
+
+    def _add_shared(self, S: Floats, rhs: Floats, mu: float) -> None:
+        """The border of S, and its right-hand side, before points are eliminated."""
+        s = self.shard
+        (F, B, _), m = self.U.shape, s.shared.count
+        index = s.images.index[s.images.group]
+        known = index >= 0
+        T = np.zeros((m, m))
+        for image in range(len(index)):
+            a = np.flatnonzero(known[image])
+            at, i = index[image, a], self._frame_of(image)
+            T[np.ix_(at, at)] += self.T[image][np.ix_(a, a)]
+            S[i * B : i * B + B, F * B + at] += self.X[image][:, a]
+            rhs[F * B + at] -= self.g_s[image, a]
+        S[F * B :, F * B :] = _damped(T[None], mu)[0]
+        S[F * B :, : F * B] = S[: F * B, F * B :].T
 
     def _frame_of(self, image: int) -> int:
         return int(np.searchsorted(self.shard.images.frame_ptr, image, side="right")) - 1
