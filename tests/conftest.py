@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -33,6 +34,10 @@ if not Path("/dev/nvidiactl").exists():  # no GPU: Triton's kernels are interpre
     os.environ.setdefault("TRITON_INTERPRET", "1")  # told so before anything imports them
 if "OMP_WAIT_POLICY" not in os.environ:  # before Numba starts: threads that wait must not spin
     os.environ.setdefault("GOMP_SPINCOUNT", SPIN)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell, under nohup
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 FILES = {
     "ladybug-49": "ladybug-49-7776-pre.txt.bz2",
